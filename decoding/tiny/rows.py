@@ -1,0 +1,52 @@
+"""Training rows: what the embedded model sees and what it must predict, for each of its two phases.
+
+A row's `labels[i]` is the token to predict *for* position i (-100: nothing); under shifted logits it is read from
+the output at i-1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+IGNORE = -100
+
+
+@dataclass(frozen=True)
+class Row:
+    """Token ids as the model sees them, and the token to predict for each position or -100."""
+
+    ids: list[int]
+    labels: list[int]
+
+
+def autoregressive_row(prompt: list[int], answer: list[int], eos: int) -> Row:
+    """Next-token prediction of the answer and one end token."""
+    target = [*answer, eos]
+    return Row(prompt + target, [IGNORE] * len(prompt) + target)
+
+
+def masked_row(prompt: list[int], answer: list[int], eos: int, mask: int, rng: Random) -> Row:
+    """LLaDA's objective on a span of the response: clean context before it, masks at a uniform rate inside.
+
+    Half of the rows mask the whole response: a third of these end at a random place in mid-sentence, the others
+    after 1 to 8 end tokens, or (a quarter of the time) up to 128. The other half are appended windows of 8
+    to 48 tokens behind a clean beginning of the response, as the decoder of this package makes them.
+    """
+    if rng.random() < 0.5:
+        start = 0
+        if rng.random() < 1 / 3:
+            end = rng.randint(1, len(answer))
+        else:
+            end = len(answer) + (rng.randint(1, 8) if rng.random() < 0.75 else rng.randint(9, 128))
+    else:
+        start = rng.randint(0, len(answer))
+        end = start + rng.randint(8, 48)
+    response = (answer + [eos] * max(0, end - len(answer)))[:end]
+    rate = rng.uniform(0.05, 1.0)
+    masked = [i >= start and rng.random() < rate for i in range(end)]
+    if not any(masked):
+        masked[rng.randrange(start, end)] = True
+    ids = [mask if hidden else token for token, hidden in zip(response, masked, strict=True)]
+    labels = [token if hidden else IGNORE for token, hidden in zip(response, masked, strict=True)]
+    return Row(prompt + ids, [IGNORE] * len(prompt) + labels)
