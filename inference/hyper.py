@@ -1,0 +1,334 @@
+"""Learning what is continuous: alpha0, the evidence scale s and the gap weights w_b, from recorded windows.
+
+Partitions are summed out exactly by the recursion, so what is left is small and smooth, and NUTS applies:
+
+    alpha0 ~ LogNormal      s ~ LogNormal      w_b, intercept ~ Normal around given weights
+    log p(ell | alpha0, s) = sum over windows log Z(ell; alpha0) + sum over gaps log(N(ell; s²/2, s) + N(ell; -s²/2, s))
+
+Z is the evidence of a window's partition chain; alpha_g = alpha0 exp(hbar + ell_g - mean ell) takes the recorded ell as a
+covariate. alpha0 stands in the first sum only and s in the second only, so the two are independent a posteriori, and the
+s of largest likelihood solves s² + s⁴/4 = mean ell².
+
+With w_b unknown, what is observed is psi, and ell = psi·w_b + intercept is a different statistic of it for every w_b. Its
+density alone would grow without bound as w_b goes to 0. If psi given ell is a linear regression that the cuts do not enter
+(as for normal psi, shifted by a cut), then with that regression at its maximum
+
+    log p(psi | alpha0, s, w_b) = log p(ell | alpha0, s) + N log sd(ell) + constant,     N gaps in all windows,
+
+which no rescaling of the features changes.
+
+Knows nothing of where windows come from. gamma is not here: the order of blocks is never observed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import torch
+from numpy.typing import NDArray
+from pyro.infer import MCMC, NUTS
+from pyro.ops.stats import effective_sample_size, split_gelman_rubin
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+from torch.nn.functional import softplus
+from torch.nn.utils.rnn import pad_sequence
+
+from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, concentrations
+
+from .semimarkov import SemiMarkov
+
+UNKNOWNS = ("concentration", "evidence_scale", "gap_weights")
+
+
+@dataclass(frozen=True, eq=False)
+class HyperPrior:
+    """Priors of what may be unknown.
+
+    concentration, evidence_scale: alpha0 and s are log-normal with this median and this standard deviation of the log.
+    weights: w_b and its intercept are normal around these, every coordinate with standard deviation weight_spread.
+    Raises ValueError naming a field that is not positive and finite.
+    """
+
+    concentration_median: float = 1.5
+    concentration_spread: float = 1.0
+    scale_median: float = 1.0
+    scale_spread: float = 1.0
+    weights: EvidenceWeights | None = None
+    weight_spread: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("concentration_median", "concentration_spread", "scale_median", "scale_spread", "weight_spread"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}.")
+
+    @cached_property
+    def concentration(self) -> dist.LogNormal:
+        """The law of alpha0."""
+        return _log_normal(self.concentration_median, self.concentration_spread)
+
+    @cached_property
+    def evidence_scale(self) -> dist.LogNormal:
+        """The law of s."""
+        return _log_normal(self.scale_median, self.scale_spread)
+
+
+def _log_normal(median: float, spread: float) -> dist.LogNormal:
+    location, scale = torch.tensor([math.log(median), spread], dtype=torch.float64)
+    return dist.LogNormal(location, scale)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedWindows:
+    """B windows side by side, for one recursion; make it with `of`. Rows are filled up to the longest, G gaps.
+
+    edge_logit, relative_concentration = alpha_g / alpha0 and inside (a gap of the window): (B, G); lengths (B,) tokens;
+    gap_features (B, G, 4), or None if not all windows have them.
+    """
+
+    edge_logit: Tensor
+    relative_concentration: Tensor
+    inside: Tensor
+    lengths: Tensor
+    gap_features: Tensor | None
+
+    @classmethod
+    def of(cls, windows: Sequence[tuple[Diagnostics, Context]]) -> RecordedWindows:
+        """From each window's diagnostics and context. Raises ValueError if there is none, or no gap in any."""
+        if not any(diagnostics.length > 1 for diagnostics, _ in windows):
+            raise ValueError("windows must hold at least one window of two tokens or more, or nothing can be learned.")
+        unit = PriorConfig(concentration=1.0)
+        logits = [diagnostics.edge_logit for diagnostics, _ in windows]
+        relative = [concentrations(diagnostics.edge_logit, context, unit) for diagnostics, context in windows]
+        lengths = torch.tensor([diagnostics.length for diagnostics, _ in windows])
+        features = [diagnostics.gap_features for diagnostics, _ in windows]
+        known = [rows for rows in features if rows is not None]
+        return cls(
+            edge_logit=pad_sequence(logits, batch_first=True),
+            relative_concentration=pad_sequence(relative, batch_first=True, padding_value=1.0),
+            inside=torch.arange(int(lengths.max()) - 1) < lengths[:, None] - 1,
+            lengths=lengths,
+            gap_features=pad_sequence(known, batch_first=True) if len(known) == len(features) else None,
+        )
+
+    def log_evidence(self, concentration: Tensor, edge_logit: Tensor | None = None) -> Tensor:
+        """Sum over windows of log Z at alpha0, scalar, nats; differentiable once in alpha0 and in ell (B, G) if given."""
+        logit = self.edge_logit if edge_logit is None else edge_logit
+        return SemiMarkov(logit, concentration * self.relative_concentration, self.lengths).log_evidence.sum()
+
+
+def observation_log_density(edge_logit: Tensor, scale: Tensor) -> Tensor:
+    """log(N(ell; s²/2, s) + N(ell; -s²/2, s)), nats: the program's `evidence_offset`, differentiable in s too."""
+    stay = dist.Normal(-(scale**2) / 2, scale).log_prob(edge_logit)
+    return stay + softplus(edge_logit)  # N(ell; s²/2, s) = exp(ell) N(ell; -s²/2, s) for every s
+
+
+def hyper_model(
+    windows: RecordedWindows,
+    law: HyperPrior,
+    *,
+    unknown: Collection[str] = ("concentration", "evidence_scale"),
+    fixed: PriorConfig | None = None,
+) -> None:
+    """The Pyro program over what is `unknown`, a part of UNKNOWNS; alpha0 and s that are known are `fixed`'s.
+
+    Sites: concentration, evidence_scale, gap_weights (4,), gap_intercept, and the factor edge_logits, the log density of
+    what was recorded (module's equations). Raises ValueError on an unknown name, or if gap_weights is unknown and the
+    windows have no gap features or the law no weights.
+    """
+    if not unknown or not set(unknown) <= set(UNKNOWNS):
+        raise ValueError(f"unknown must name some of {', '.join(UNKNOWNS)}, got {sorted(unknown)}.")
+    given = PriorConfig() if fixed is None else fixed
+    known = {name: torch.tensor(getattr(given, name), dtype=torch.float64) for name in UNKNOWNS[:2]}
+    alpha0, scale = (
+        pyro.sample(name, getattr(law, name)) if name in unknown else value for name, value in known.items()
+    )
+    if "gap_weights" not in unknown:
+        log_density = windows.log_evidence(alpha0)
+        log_density = log_density + observation_log_density(windows.edge_logit[windows.inside], scale).sum()
+    else:
+        if windows.gap_features is None or law.weights is None:
+            raise ValueError("gap_weights need diagnostics with gap_features, and HyperPrior's weights to centre on.")
+        spread = torch.tensor(law.weight_spread, dtype=torch.float64)
+        weights = pyro.sample("gap_weights", dist.Normal(law.weights.gap, spread).to_event(1))
+        centre = torch.tensor(law.weights.gap_intercept, dtype=torch.float64)
+        intercept = pyro.sample("gap_intercept", dist.Normal(centre, spread))
+        edge_logit = windows.gap_features @ weights + intercept
+        observed = edge_logit[windows.inside]
+        log_density = windows.log_evidence(alpha0, edge_logit) + observation_log_density(observed, scale).sum()
+        log_density = log_density + len(observed) * observed.std(correction=0).log()
+    pyro.factor("edge_logits", log_density)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HyperPosterior:
+    """Draws of NUTS: draws[site] is (chains, draws, ...); divergences and acceptance (mean, in [0, 1]) one a chain."""
+
+    draws: Mapping[str, Tensor]
+    divergences: tuple[int, ...]
+    acceptance: tuple[float, ...]
+
+    @property
+    def mean(self) -> dict[str, Tensor]:
+        """Posterior mean of each site."""
+        return {name: values.mean((0, 1)) for name, values in self.draws.items()}
+
+    @property
+    def standard_deviation(self) -> dict[str, Tensor]:
+        """Posterior standard deviation of each site."""
+        return {name: values.flatten(0, 1).std(0) for name, values in self.draws.items()}
+
+    def quantile(self, site: str, probability: float) -> Tensor:
+        """Posterior quantile of a site."""
+        return self.draws[site].flatten(0, 1).quantile(probability, dim=0)
+
+    @property
+    def r_hat(self) -> dict[str, Tensor]:
+        """Split Gelman-Rubin statistic of each site: near 1 where chains, and their halves, agree."""
+        return {name: split_gelman_rubin(values) for name, values in self.draws.items()}
+
+    @property
+    def effective_sample_size(self) -> dict[str, Tensor]:
+        """Number of independent draws that would estimate the mean of each site as well."""
+        return {name: effective_sample_size(values) for name, values in self.draws.items()}
+
+    def __repr__(self) -> str:
+        chains, draws = next(iter(self.draws.values())).shape[:2]
+        lines = [f"HyperPosterior({chains} chains of {draws} draws; {sum(self.divergences)} divergences)"]
+        figures = (self.mean, self.standard_deviation, self.r_hat, self.effective_sample_size)
+        for name in self.draws:
+            for index, (mean, deviation, r_hat, size) in enumerate(
+                zip(*(figure[name].reshape(-1).tolist() for figure in figures), strict=True)
+            ):
+                label = name if self.draws[name].dim() == 2 else f"{name}[{index}]"
+                lines.append(f"  {label:16s} {mean:8.3f} ± {deviation:.3f}   r-hat {r_hat:.3f}   ESS {size:.0f}")
+        return "\n".join(lines)
+
+
+def sample_hyper(
+    windows: Sequence[tuple[Diagnostics, Context]],
+    law: HyperPrior | None = None,
+    *,
+    unknown: Collection[str] = ("concentration", "evidence_scale"),
+    fixed: PriorConfig | None = None,
+    draws: int = 250,
+    warmup: int = 100,
+    chains: int = 4,
+    seed: int = 0,
+) -> HyperPosterior:
+    """NUTS over what is `unknown` in `hyper_model`: chains one after another, from different starts, seed + chain each.
+
+    The global random stream is left as it was. Errors as in `hyper_model`, and ValueError for fewer than 4 draws.
+    """
+    if draws < 4 or warmup < 1 or chains < 1:
+        raise ValueError(f"draws must be at least 4, warmup and chains 1, got {draws}, {warmup} and {chains}.")
+    arguments: dict[str, Any] = {"unknown": tuple(unknown), "fixed": fixed}
+    batch, law = RecordedWindows.of(windows), HyperPrior() if law is None else law
+    runs, divergences, acceptance = [], [], []
+    for chain in range(chains):
+        with torch.random.fork_rng(devices=[]):  # Pyro's samplers take no generator
+            torch.default_generator.manual_seed(seed + chain)
+            sampler = MCMC(NUTS(hyper_model), num_samples=draws, warmup_steps=warmup, disable_progbar=True)
+            sampler.run(batch, law, **arguments)
+        runs.append(sampler.get_samples())
+        report = sampler.diagnostics()
+        divergences.append(len(report["divergences"]["chain 0"]))
+        acceptance.append(float(report["acceptance rate"]["chain 0"]))
+    stacked = {name: torch.stack([run[name] for run in runs]) for name in runs[0]}
+    return HyperPosterior(stacked, tuple(divergences), tuple(acceptance))
+
+
+# --- one dimension, without sampling ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GridPosterior:
+    """A posterior on a grid: values (N,) of the parameter, increasing, and their probabilities (N,), which sum to one."""
+
+    values: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+
+    def expectation(self, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+        """Posterior expectation of a function of the parameter, which is given all values (N,) at once."""
+        return float(self.probabilities @ function(self.values))
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean of the parameter."""
+        return self.expectation(lambda values: values)
+
+    @property
+    def standard_deviation(self) -> float:
+        """Posterior standard deviation of the parameter."""
+        return math.sqrt(self.expectation(lambda values: (values - self.mean) ** 2))
+
+    def quantile(self, probability: float) -> float:
+        """Posterior quantile, interpolated linearly in the log of the parameter."""
+        below = np.cumsum(self.probabilities) - self.probabilities / 2  # each value stands in the middle of its cell
+        return float(np.exp(np.interp(probability, below, np.log(self.values))))
+
+
+def concentration_grid(
+    windows: Sequence[tuple[Diagnostics, Context]], law: HyperPrior | None = None, *, points: int = 401
+) -> GridPosterior:
+    """The posterior of alpha0 on a grid even in log alpha0, six prior standard deviations to either side of its median.
+
+    The oracle for `sample_hyper`: as exact as the grid is fine. Raises ValueError for fewer than 3 points.
+    """
+    if points < 3:
+        raise ValueError(f"points must be at least 3, got {points}.")
+    batch, law = RecordedWindows.of(windows), HyperPrior() if law is None else law
+    reach = 6 * law.concentration_spread
+    values = torch.linspace(-reach, reach, points, dtype=torch.float64).exp() * law.concentration_median
+    evidence = torch.stack([batch.log_evidence(value) for value in values])
+    # a density over log alpha0 is alpha0 times that over alpha0
+    probabilities = (evidence + law.concentration.log_prob(values) + values.log()).softmax(0)
+    return GridPosterior(values.numpy(), probabilities.numpy())
+
+
+@dataclass(frozen=True)
+class LearnedConcentration:
+    """alpha0 of maximum evidence and the windows' log evidence there, nats.
+
+    at_bound: the evidence still rises at the end of the searched range, so it names no alpha0, only a direction.
+    """
+
+    concentration: float
+    log_evidence: float
+    at_bound: bool
+
+    def prior(self, base: PriorConfig | None = None) -> PriorConfig:
+        """`base`, or the paper's hyperparameters, with this alpha0."""
+        return replace(PriorConfig() if base is None else base, concentration=self.concentration)
+
+
+def learn_concentration(
+    windows: Sequence[tuple[Diagnostics, Context]], *, low: float = 1e-3, high: float = 1e3
+) -> LearnedConcentration:
+    """alpha0 in [low, high] that maximises the log evidence of the windows, each partition summed out.
+
+    The search is over log alpha0. Raises ValueError unless 0 < low < high.
+    """
+    if not 0 < low < high < math.inf:
+        raise ValueError(f"low and high must satisfy 0 < low < high, both finite, got {low} and {high}.")
+    batch = RecordedWindows.of(windows)
+
+    def loss(log_concentration: float) -> float:
+        return -float(batch.log_evidence(torch.tensor(log_concentration, dtype=torch.float64).exp()))
+
+    # a coarse look first: the evidence is flat towards both ends, and nothing says that it has a single peak
+    coarse = np.linspace(math.log(low), math.log(high), 33)
+    losses = [loss(value) for value in coarse]
+    best = int(np.argmin(losses))
+    around = (coarse[max(best - 1, 0)], coarse[min(best + 1, len(coarse) - 1)])
+    found = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6})
+    if found.fun < losses[best]:
+        return LearnedConcentration(math.exp(found.x), -float(found.fun), at_bound=False)
+    at_bound = best in (0, len(coarse) - 1)
+    return LearnedConcentration(math.exp(coarse[best]), -losses[best], at_bound)

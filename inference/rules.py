@@ -1,0 +1,127 @@
+"""Structure rules: how the decoder turns what it knows of a window into a length and a structure.
+
+MAP and sampled structures are the same decode loop with a different rule. A rule is two functions, so that a notebook
+can write its own:
+
+    length(context, prior, generator) -> L            before the window exists
+    structure(diagnostics, context, prior, streams)   after its diagnostic pass, from streams of the partition and order
+
+Knows which estimate each rule is; nothing of how it is computed, nor of what is done with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure, length_law, order_law, window_rate
+
+from .posterior import posterior
+
+
+class Streams(Protocol):
+    """Seeded streams of one sequence (R16): partitions and orders draw from their own."""
+
+    @property
+    def partition(self) -> torch.Generator: ...
+
+    @property
+    def order(self) -> torch.Generator: ...
+
+
+LengthRule = Callable[[Context, PriorConfig, torch.Generator], int]
+StructureFunction = Callable[[Diagnostics, Context, PriorConfig, Streams], Structure]
+
+
+def _capped(length: int, context: Context) -> int:
+    """The length, or what is left of the budget where that is less, tokens."""
+    return length if context.remaining is None else min(length, context.remaining)
+
+
+def sample_length(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
+    """A draw from the clipped Poisson law, capped by what remains: the paper's rule, tokens."""
+    return _capped(int(length_law(replace(context, remaining=None), prior).sample(generator=generator)), context)
+
+
+def mode_length(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
+    """The mode of the clipped Poisson law, capped by what remains, tokens; draws nothing."""
+    return _capped(int(length_law(replace(context, remaining=None), prior).mode), context)
+
+
+def mean_length(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
+    """mu rounded half up, capped by what remains, tokens; draws nothing. mu lies in [Lmin, Lmax]."""
+    return _capped(math.floor(window_rate(context, prior) + 0.5), context)
+
+
+LENGTH_RULES: dict[str, LengthRule] = {"sample": sample_length, "mode": mode_length, "mean": mean_length}
+
+
+@dataclass(frozen=True)
+class StructureRule:
+    """A name, a length rule and a function from diagnostics to a structure."""
+
+    name: str
+    length: LengthRule
+    structure: StructureFunction
+
+    def with_length(self, rule: str | LengthRule) -> StructureRule:
+        """The same rule with another length rule, by name or as a function. Raises ValueError on an unknown name."""
+        if isinstance(rule, str):
+            if rule not in LENGTH_RULES:
+                raise ValueError(f"there is no length rule {rule!r}: choose one of {', '.join(LENGTH_RULES)}.")
+            rule = LENGTH_RULES[rule]
+        return replace(self, length=rule)
+
+
+def _map(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
+    return posterior(diagnostics, context, prior).map()
+
+
+def _consensus(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
+    return posterior(diagnostics, context, prior).consensus()
+
+
+def _sample(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
+    return posterior(diagnostics, context, prior).draw(1, streams.partition, streams.order)[0]
+
+
+MAP = StructureRule("map", mode_length, _map)
+"""The most probable partition, then the most probable order; the mode of the length law."""
+
+SAMPLE = StructureRule("sample", sample_length, _sample)
+"""Length from its prior, partition and order from their posterior."""
+
+CONSENSUS = StructureRule("consensus", mode_length, _consensus)
+"""The partition of least expected Hamming loss over cuts, then the most probable order; the mode of the length law."""
+
+
+def fixed(partition: Partition | None = None) -> StructureRule:
+    """A structure that no diagnostics change: the whole window as one block, or a partition that also sets the length.
+
+    A window that the budget cuts short loses the blocks beyond its end. Order: the mode of the order law. The rule's
+    `structure` raises ValueError for a window longer than the partition.
+    """
+
+    def length(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
+        return mean_length(context, prior, generator) if partition is None else _capped(partition.length, context)
+
+    def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
+        window = diagnostics.length
+        if partition is None:
+            chosen = Partition.whole(window)
+        elif window > partition.length:
+            raise ValueError(
+                f"the window has {window} tokens, the fixed partition {partition.length}: use its own length."
+            )
+        else:
+            chosen = Partition((*(end for end in partition.ends if end < window), window))
+        return Structure(chosen, tuple(order_law(chosen, diagnostics.instability, prior).mode.tolist()))
+
+    return StructureRule("none" if partition is None else "fixed", length, structure)
+
+
+RULES: dict[str, StructureRule] = {"map": MAP, "sample": SAMPLE, "consensus": CONSENSUS, "none": fixed()}

@@ -1,0 +1,136 @@
+"""Structure rules: what each chooses, what it draws from, and how lengths are capped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from dystruct.inference import CONSENSUS, LENGTH_RULES, MAP, RULES, SAMPLE, fixed, posterior
+from dystruct.model import Context, Diagnostics, Partition, PriorConfig, length_law, order_law
+
+
+@dataclass
+class Streams:
+    """What the decode loop hands to a rule."""
+
+    partition: torch.Generator
+    order: torch.Generator
+
+
+def streams(seed: int = 0) -> Streams:
+    return Streams(torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1))
+
+
+def window(length: int = 20) -> Diagnostics:
+    generator = torch.Generator().manual_seed(length)
+    return Diagnostics(
+        torch.rand(length, dtype=torch.float64, generator=generator),
+        torch.randn(length - 1, dtype=torch.float64, generator=generator),
+    )
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_rules_are_the_posteriors_estimates() -> None:
+    there = posterior(window(), Context(), PriorConfig())
+    arguments = (window(), Context(), PriorConfig(), streams())
+    assert MAP.structure(*arguments) == there.map()
+    assert CONSENSUS.structure(*arguments) == there.consensus()
+    assert SAMPLE.structure(*arguments) == there.draw(1, streams().partition, streams().order)[0]
+
+
+@pytest.mark.parametrize("name", ["map", "consensus", "none"])
+def test_deterministic_rules_draw_nothing(name: str) -> None:
+    used, unused = streams(), streams()
+    rule = RULES[name]
+    rule.structure(window(), Context(), PriorConfig(), used)
+    rule.length(Context(), PriorConfig(), used.partition)
+    assert torch.equal(used.partition.get_state(), unused.partition.get_state())
+    assert torch.equal(used.order.get_state(), unused.order.get_state())
+
+
+def test_every_rule_is_named_by_its_key_and_handles_one_token() -> None:
+    assert list(RULES) == ["map", "sample", "consensus", "none"]
+    for name, rule in RULES.items():
+        assert rule.name == name
+        assert rule.structure(window(1), Context(), PriorConfig(), streams()).partition == Partition.whole(1)
+
+
+def test_sampled_structures_vary_with_the_stream() -> None:
+    drawn = {SAMPLE.structure(window(), Context(), PriorConfig(), streams(seed)).partition for seed in range(20)}
+    assert len(drawn) > 5
+
+
+# --- lengths ----------------------------------------------------------------------------------------------------------
+
+
+def test_default_length_rules() -> None:
+    """R2: a MAP structure uses the mode of the clipped law, a sampled one a draw, the whole window mu rounded."""
+    prior, context = PriorConfig(), Context(previous_instability=0.2)  # mu = 40: P(X >= 48) makes 48 the mode
+    assert MAP.length(context, prior, generator()) == 48
+    assert CONSENSUS.length(context, prior, generator()) == 48
+    assert RULES["none"].length(context, prior, generator()) == 40
+    drawn = {SAMPLE.length(context, prior, generator(seed)) for seed in range(30)}
+    assert len(drawn) > 5
+    assert SAMPLE.length(context, prior, generator(3)) == SAMPLE.length(context, prior, generator(3))
+
+
+def test_the_mean_is_rounded_half_up() -> None:
+    prior = PriorConfig(min_length=1, max_length=2)
+    assert LENGTH_RULES["mean"](Context(previous_instability=0.5), prior, generator()) == 2
+
+
+@pytest.mark.parametrize("name", LENGTH_RULES)
+@pytest.mark.parametrize("hbar", [0.0, 0.5, 1.0])
+def test_lengths_stay_within_the_prior_and_the_budget(name: str, hbar: float) -> None:
+    prior = PriorConfig()
+    for seed in range(20):
+        free = LENGTH_RULES[name](Context(hbar), prior, generator(seed))
+        assert prior.min_length <= free <= prior.max_length
+        for remaining in (1, 5, 30):
+            capped = LENGTH_RULES[name](Context(hbar, remaining), prior, generator(seed))
+            assert capped == min(free, remaining)
+
+
+def test_sampled_lengths_follow_the_clipped_law() -> None:
+    """Mean of 2,000 draws within 6 standard errors (false alarm 1e-8)."""
+    context, prior, stream = Context(0.4), PriorConfig(), generator()
+    draws = torch.tensor([SAMPLE.length(context, prior, stream) for _ in range(2000)], dtype=torch.float64)
+    assert abs(draws.mean() - length_law(context, prior).mean) < 6 * draws.std() / 2000**0.5
+
+
+def test_a_length_rule_can_be_replaced() -> None:
+    assert SAMPLE.with_length("mean").length(Context(), PriorConfig(), generator()) == 28
+    assert SAMPLE.with_length("mean").structure is SAMPLE.structure
+    assert MAP.with_length(lambda context, prior, generator: 12).length(Context(), PriorConfig(), generator()) == 12
+    with pytest.raises(ValueError, match="choose one of sample, mode, mean"):
+        MAP.with_length("median")
+
+
+# --- fixed ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_partition_sets_length_and_blocks() -> None:
+    rule, partition = fixed(Partition((4, 9, 12))), Partition((4, 9, 12))
+    assert rule.length(Context(), PriorConfig(), generator()) == 12
+    structure = rule.structure(window(12), Context(), PriorConfig(), streams())
+    assert structure.partition == partition
+    law = order_law(partition, window(12).instability, PriorConfig())
+    assert structure.order == tuple(law.mode.tolist())
+
+
+@pytest.mark.parametrize(("remaining", "ends"), [(9, (4, 9)), (10, (4, 9, 10)), (2, (2,))])
+def test_a_fixed_partition_is_cut_short_by_the_budget(remaining: int, ends: tuple[int, ...]) -> None:
+    rule = fixed(Partition((4, 9, 12)))
+    length = rule.length(Context(remaining=remaining), PriorConfig(), generator())
+    assert length == remaining
+    assert rule.structure(window(length), Context(), PriorConfig(), streams()).partition.ends == ends
+
+
+def test_a_window_longer_than_its_fixed_partition_is_an_error() -> None:
+    with pytest.raises(ValueError, match="the window has 13 tokens, the fixed partition 12"):
+        fixed(Partition((4, 12))).structure(window(13), Context(), PriorConfig(), streams())
