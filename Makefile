@@ -1,0 +1,73 @@
+# The verbs of dystruct. Each makes .venv and installs what it needs; a second run installs nothing.
+#
+#   make demo        decode a held-out word problem with the embedded model
+#   make test        run the tests
+#   make lint        check style and types
+#   make bench       measure speed
+#   make notebooks   execute the notebooks in place
+#
+# `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
+
+DEMO_PROMPT = A cup of tea is 7 ounces of tea. James drinks 6 cups of tea. If tea has 3 calories per ounce how many calories did he consume?
+BENCHMARKS = dystruct.inference.bench
+NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
+
+PYTHON = python3.11 python3
+VENV = .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint bench notebooks
+.NOTPARALLEL: # one pip at a time
+
+demo: $(VENV)/runtime.stamp
+	@$(BIN)/dystruct generate "$(DEMO_PROMPT)"
+
+test: $(VENV)/dev.stamp
+	@$(BIN)/pytest
+
+# The links have the shape of the installed namespace: mypy does not see through an editable install.
+lint: $(VENV)/dev.stamp
+	@mkdir -p build/namespace/dystruct
+	@for folder in model inference decoding; do ln -sfn ../../../$$folder build/namespace/dystruct/$$folder; done
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+bench: $(VENV)/runtime.stamp
+	@set -e; for module in $(BENCHMARKS); do echo "== $$module"; $(BIN)/python -P -m $$module; done
+
+notebooks: $(if $(NOTEBOOKS),$(VENV)/notebooks.stamp)
+	@$(if $(NOTEBOOKS),$(BIN)/jupyter-execute --inplace $(NOTEBOOKS),echo "There are no notebooks yet.")
+
+# A candidate has to run, and be new enough: pyenv leaves commands for versions that are not selected.
+$(VENV)/created.stamp:
+	@for python in $(PYTHON); do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "Making $(VENV) with $$("$$python" --version)"; \
+	        "$$python" -m venv $(VENV) && touch $@; exit; \
+	    fi; \
+	done; \
+	echo "dystruct needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python." >&2; exit 1
+
+# Byte code is compiled at first import, for the modules that are imported: compiling all takes longer than installing.
+install = $(BIN)/python -m pip install -q -q --disable-pip-version-check --no-compile -c constraints.txt
+
+$(VENV)/torch.stamp: constraints.txt | $(VENV)/created.stamp
+	@echo "Installing PyTorch"
+	@$(install) torch
+	@touch $@
+
+$(VENV)/runtime.stamp: pyproject.toml $(VENV)/torch.stamp
+	@echo "Installing dystruct and what it runs on"
+	@$(install) -e .
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml $(VENV)/torch.stamp
+	@echo "Installing dystruct and what its tests need"
+	@$(install) -e '.[dev]'
+	@touch $(VENV)/runtime.stamp $@
+
+$(VENV)/notebooks.stamp: pyproject.toml $(VENV)/torch.stamp
+	@echo "Installing dystruct and what its notebooks need"
+	@$(install) -e '.[notebooks]'
+	@touch $(VENV)/runtime.stamp $@
