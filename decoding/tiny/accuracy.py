@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from ..backbone import Backbone
 from ..engine import Decoder
-from ..generate import generate
+from ..generation import generate
 from .problems import is_correct, problems
 
 

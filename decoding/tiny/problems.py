@@ -72,16 +72,48 @@ def split_of(question: str) -> str:
     return {0: "test", 1: "validation"}.get(digest(question)[0] % 32, "train")
 
 
-def drills(start: int, count: int) -> Iterator[Problem]:
-    """Plain arithmetic in the notations of the worked answers: each asks for one to four results."""
-    for index in range(start, start + count):
-        rng = Random(f"drill {index}")
-        asked, solved = [], []
-        for _ in range(rng.randint(1, 4)):
-            question, result = _expression(rng)
-            asked.append(question)
-            solved.append(f"{question}{rng.choice(('=', ' = '))}{result}")
-        yield Problem(f"Compute {', '.join(asked)}.", "\n".join(solved) + f"\n#### {result}", str(result))
+@dataclass(frozen=True)
+class Drill:
+    """Lines of plain arithmetic, and the half-open character spans of the results in them."""
+
+    text: str
+    results: tuple[tuple[int, int], ...]
+
+
+def drills(pool: int, count: int, lines: int = 12) -> Iterator[Drill]:
+    """Arithmetic drills: expressions as they stand in the training answers, and a third made up likewise.
+
+    Every value of `pool` gives other drills, all of them from the training stream.
+    """
+    rng = Random(f"drills {pool}")
+    known = [pair for problem in problems("train", 2000, start=2000 * pool) for pair in expressions(problem.answer)]
+    for _ in range(count):
+        text, results = "", []
+        for _ in range(lines):
+            question, result = rng.choice(known) if known and rng.random() < 2 / 3 else _expression(rng)
+            results.append((len(text) + len(question), len(text) + len(question) + len(result)))
+            text += f"{question}{result}\n"
+        yield Drill(text, tuple(results))
+
+
+_EXPRESSION = re.compile(
+    r"(?<![\d.*x×/+\-=])(?<![*x×/+\-=] )((\d[\d.]*)(?: ?([*x×/+\-]) ?)[€$£]?(\d[\d.]*) ?= ?)([€$£]?(\d[\d.]*\d|\d))(?![\d%/])"
+)
+
+
+def expressions(answer: str) -> list[tuple[str, str]]:
+    """The true equations of two numbers in a worked answer, as (text up to the result, result)."""
+    found = []
+    for question, left, sign, right, result, value in _EXPRESSION.findall(answer):
+        if max(len(left), len(right), len(value)) > 6 or any(n.count(".") > 1 or n.endswith(".") for n in (left, right)):
+            continue
+        a, b = float(left), float(right)
+        if sign == "/" and b == 0:
+            continue
+        true = {"+": a + b, "-": a - b, "/": a / b if b else 0.0}.get(sign, a * b)
+        if abs(true - float(value)) < 1e-6:
+            found.append((question, result))
+    return found
 
 
 def _number(rng: Random, digits: int) -> int:
@@ -89,25 +121,24 @@ def _number(rng: Random, digits: int) -> int:
 
 
 def _expression(rng: Random) -> tuple[str, str]:
-    operator = rng.choice("++--***/")
+    """An equation of whole numbers as (text up to the result, result)."""
+    operator = rng.choice("+-**/")
     currency = rng.choice(("", "", "", "$", "€", "£"))
     if operator in "+-":
-        left, right = _number(rng, rng.choice((1, 2, 2, 3, 3, 4))), _number(rng, rng.choice((1, 2, 2, 3)))
+        left, right = _number(rng, rng.choice((1, 2, 2, 2, 3))), _number(rng, rng.choice((1, 2, 2, 3)))
         if operator == "-" and left < right:
             left, right = right, left
         result = left + right if operator == "+" else left - right
     elif operator == "*":
-        left, right = _number(rng, rng.choice((1, 2, 2, 2, 3))), _number(rng, rng.choice((1, 1, 2)))
-        if rng.random() < 0.15:
-            right = 10 * _number(rng, 1)
-        if rng.random() < 0.3:
+        left, right = _number(rng, rng.choice((1, 2, 2))), _number(rng, rng.choice((1, 1, 1, 2)))
+        if rng.random() < 0.5:
             left, right = right, left
         result = left * right
     else:
-        right, result = _number(rng, rng.choice((1, 1, 2))), _number(rng, rng.choice((1, 2, 2, 3)))
+        right, result = _number(rng, rng.choice((1, 1, 2))), _number(rng, rng.choice((1, 1, 2)))
         left = right * result
     sign = rng.choice(_OPERATORS[operator])
-    return f"{left}{sign}{currency}{right}", f"{currency}{result}"
+    return f"{left}{sign}{currency}{right}{rng.choice(('=', ' = '))}", f"{currency}{result}"
 
 
 def final_value(text: str) -> str | None:

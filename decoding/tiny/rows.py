@@ -50,3 +50,18 @@ def masked_row(prompt: list[int], answer: list[int], eos: int, mask: int, rng: R
     ids = [mask if hidden else token for token, hidden in zip(response, masked, strict=True)]
     labels = [token if hidden else IGNORE for token, hidden in zip(response, masked, strict=True)]
     return Row(prompt + ids, [IGNORE] * len(prompt) + labels)
+
+
+def drill_row(ids: list[int], results: list[list[int]], mask: int | None, rng: Random) -> Row:
+    """Arithmetic lines whose results (their token places) are predicted; with a mask id half of them, masked."""
+    row, labels = list(ids), [IGNORE] * len(ids)
+    for places in results:
+        if mask is not None and rng.random() < 0.5:
+            continue
+        for place in places:
+            labels[place] = ids[place]
+            if mask is not None:
+                row[place] = mask
+    if all(label == IGNORE for label in labels):
+        return drill_row(ids, results, mask, rng)
+    return Row(row, labels)

@@ -31,8 +31,8 @@ from dystruct.model import EvidenceWeights
 from ..backbone import Backbone
 from ..baselines import Block
 from .accuracy import measure_accuracy
-from .problems import Problem, drills, problems
-from .rows import Row, autoregressive_row, masked_row
+from .problems import Drill, Problem, drills, problems
+from .rows import Row, autoregressive_row, drill_row, masked_row
 from .tokenization import EOS, MASK, build_tokenizer
 
 PROMPT_FORMAT = "{prompt}\n"
@@ -50,7 +50,7 @@ class TrainingConfig:
     autoregressive_tokens: int = 20_000_000
     masked_tokens: int = 16_000_000
     batch_tokens: int = 5_000
-    drill_share: float = 0.3  # of the tokens, in the first phase; half of it in the second
+    drill_share: float = 0.45  # of the tokens, in the first phase; half of it in the second
     decay: float = 0.35  # the last part of all tokens, over which the learning rates drop to zero
     warmup_steps: int = 60
     muon_rate: float = 0.02
@@ -196,8 +196,7 @@ def pool_of_batches(tokenizer: Tokenizer, config: TrainingConfig, phase: str, po
     rows = _encode(tokenizer, words, phase, rng)
     share = config.drill_share * (1.0 if phase == "autoregressive" else 0.5)
     wanted = share / (1 - share) * sum(len(row.ids) for row in rows)
-    practice = _encode(tokenizer, list(drills(pool * 8 * size, 4 * size)), phase, rng)
-    for row in practice:
+    for row in _encode_drills(tokenizer, drills(pool, 2 * size), phase, rng):
         if wanted <= 0:
             break
         rows.append(row)
@@ -215,11 +214,27 @@ def pool_of_batches(tokenizer: Tokenizer, config: TrainingConfig, phase: str, po
 def _encode(tokenizer: Tokenizer, examples: list[Problem], phase: str, rng: Random) -> list[Row]:
     prompts = tokenizer.encode_batch([PROMPT_FORMAT.format(prompt=example.question) for example in examples])
     answers = tokenizer.encode_batch([example.answer for example in examples])
-    eos, mask = tokenizer.token_to_id(EOS), tokenizer.token_to_id(MASK)
+    eos, mask = _special(tokenizer, EOS), _special(tokenizer, MASK)
     pairs = zip(prompts, answers, strict=True)
     if phase == "autoregressive":
         return [autoregressive_row(prompt.ids, answer.ids, eos) for prompt, answer in pairs]
     return [masked_row(prompt.ids, answer.ids, eos, mask, rng) for prompt, answer in pairs]
+
+
+def _special(tokenizer: Tokenizer, token: str) -> int:
+    found = tokenizer.token_to_id(token)
+    assert found is not None, f"the tokenizer has no {token}"
+    return found
+
+
+def _encode_drills(tokenizer: Tokenizer, examples: Iterator[Drill], phase: str, rng: Random) -> Iterator[Row]:
+    mask = tokenizer.token_to_id(MASK) if phase == "masked" else None
+    for example in examples:
+        encoding = tokenizer.encode(example.text)
+        places = [
+            [i for i, (a, b) in enumerate(encoding.offsets) if start <= a and b <= end] for start, end in example.results
+        ]
+        yield drill_row(encoding.ids, places, mask, rng)
 
 
 def _loss(backbone, model, rows: list[Row], phase: str, tokenizer: Tokenizer, device: str) -> Tensor:

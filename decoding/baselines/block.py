@@ -1,0 +1,44 @@
+"""Block decoding: windows of one fixed length, appended one after the other, a token a pass by default.
+
+Each window is one block, resolved by low-confidence remasking: every pass commits the masked positions with the
+highest confidence. No structure is inferred and nothing is ever revised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..engine import Pass, Row
+from ..errors import UserError
+from ..passes import quotas
+
+
+@dataclass(frozen=True)
+class Block:
+    """Settings: block_length in tokens, and the passes for each block (None: as many as it has tokens)."""
+
+    block_length: int = 8
+    passes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("block_length", "passes"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
+
+    @property
+    def widest(self) -> int:
+        """The longest window, in tokens."""
+        return self.block_length
+
+    def decode(self, row: Row) -> Iterator[Pass]:
+        """Decode one sequence, block after block, until an end token or a limit."""
+        while row.remaining > 0 and row.passes_left > 0:
+            window = row.open_window(min(self.block_length, row.remaining))
+            for quota in quotas(window.length, min(self.passes or window.length, row.passes_left)):
+                yield Pass("resolve", window.start, window.start + window.length, quota)
+            tokens, features = row.read_window()
+            row.close_window(tokens, features)
+            if row.model.eos_id in tokens:
+                return

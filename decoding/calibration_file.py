@@ -1,0 +1,81 @@
+"""The evidence weights that travel with a model: one JSON file, `calibration.json`, beside the weights it was fitted on.
+
+Weights fitted on one model mean nothing on another, so the file names its model by a fingerprint of the
+checkpoint, and reading it for another model is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from dystruct.model import GAP_FEATURES, POSITION_FEATURES, EvidenceWeights
+
+from .errors import UserError
+
+FILE_NAME = "calibration.json"
+FORMAT = "dystruct-calibration-1"
+_SAMPLE = 1 << 16
+
+
+def fingerprint(folder: Path) -> str:
+    """A hash of a model folder's safetensors files: their sizes, headers and the beginning of their data."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            head = file.read(8)
+            digest.update(f"{path.name} {path.stat().st_size} ".encode() + head)
+            digest.update(file.read(int.from_bytes(head, "little") + _SAMPLE))
+    return digest.hexdigest()[:32]
+
+
+def write_calibration(path: Path, weights: EvidenceWeights, model_fingerprint: str, provenance: dict[str, Any]) -> None:
+    """Write the weights and where they came from (settings, counts, seed); a file there is replaced when all is written."""
+    content = {
+        "format": FORMAT,
+        "model": model_fingerprint,
+        "position": dict(zip(POSITION_FEATURES, weights.position.tolist(), strict=True)),
+        "position_intercept": weights.position_intercept,
+        "gap": dict(zip(GAP_FEATURES, weights.gap.tolist(), strict=True)),
+        "gap_intercept": weights.gap_intercept,
+        "provenance": provenance,
+    }
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def read_calibration(path: str | Path | None, folder: Path) -> tuple[EvidenceWeights, bool]:
+    """The weights for the model in `folder`, and whether they were fitted on it (else they are the neutral ones).
+
+    path: the file to read; None takes the one in the folder, if there is one. Raises UserError for a file that is
+    missing, damaged, or fitted on another model.
+    """
+    source = folder / FILE_NAME if path is None else Path(path)
+    if path is None and not source.exists():
+        return EvidenceWeights.neutral(), False
+    try:
+        content = json.loads(source.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
+        weights = EvidenceWeights(
+            [content["position"][name] for name in POSITION_FEATURES],  # type: ignore[arg-type]
+            content["position_intercept"],
+            [content["gap"][name] for name in GAP_FEATURES],  # type: ignore[arg-type]
+            content["gap_intercept"],
+        )
+        fitted_on = content["model"]
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError) as error:
+        raise UserError(
+            f"The calibration {str(source)!r} cannot be read ({type(error).__name__}: {error}); fit it again with "
+            f"`dystruct calibrate`."
+        ) from error
+    if fitted_on != fingerprint(folder):
+        raise UserError(
+            f"The calibration {str(source)!r} was fitted on another model than {str(folder)!r}; fit one for this model with "
+            f"`dystruct calibrate`."
+        )
+    return weights, True

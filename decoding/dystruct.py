@@ -1,0 +1,214 @@
+"""DyStruct: Algorithm 2 of the paper as one coroutine over forward passes.
+
+Window by window: draw a length, append masks, diagnose, infer a structure (partition and order), resolve its
+blocks in that order, weld their boundaries, and carry the window's mean instability on. What structure is drawn
+is a rule's business (`dystruct.inference.RULES`): MAP, a posterior sample, the consensus, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dystruct.inference import LENGTH_RULES, RULES, StructureRule, posterior
+from dystruct.model import (
+    Context,
+    Diagnostics,
+    EvidenceWeights,
+    Partition,
+    PriorConfig,
+    Structure,
+    block_instability,
+    diagnose,
+    mean_instability,
+    priorities,
+    window_rate,
+)
+
+from .engine import Pass, Row
+from .errors import UserError
+from .passes import PassesRule, interpolated_passes, quotas, shared_passes, shown_positions
+from .trace import StructureChosen
+from .weld import WeldRule, welds
+
+_CHOICES = {
+    "passes": ("interpolate", "share"),
+    "weld": ("sequential", "joint", "off"),
+    "final_instability": ("calibrated", "centred"),
+    "schedule": ("priority", "left-to-right"),
+}
+
+
+@dataclass(frozen=True)
+class DyStruct:
+    """Settings of the decoder; the defaults are the paper's, read as in R1 to R16.
+
+    structure: "map", "sample", "consensus", "none" (one block) or a StructureRule of your own. length_rule: None takes
+    the structure rule's. diagnostic_passes: K. passes: T(B) by interpolation between min_passes and max_passes, or
+    as a share of the budget. weld_radius in tokens, weld_passes a boundary. schedule "left-to-right" is the
+    ablation that ignores priorities. Raises UserError for a value that is none of these.
+    """
+
+    structure: str | StructureRule = "map"
+    length_rule: str | None = None
+    prior: PriorConfig = PriorConfig()
+    diagnostic_passes: int = 4
+    passes: PassesRule = "interpolate"
+    min_passes: int = 6
+    max_passes: int = 18
+    weld_radius: int = 10
+    weld_passes: int = 4
+    weld: WeldRule = "sequential"
+    final_instability: Literal["calibrated", "centred"] = "calibrated"
+    schedule: Literal["priority", "left-to-right"] = "priority"
+    weights: EvidenceWeights | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.structure, str) and self.structure not in RULES:
+            raise UserError(f"structure must be one of {', '.join(RULES)}, not {self.structure!r}.")
+        if self.length_rule is not None and self.length_rule not in LENGTH_RULES:
+            raise UserError(f"length_rule must be one of {', '.join(LENGTH_RULES)}, not {self.length_rule!r}.")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}.")
+        for name in ("diagnostic_passes", "min_passes", "max_passes", "weld_radius", "weld_passes"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise UserError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}.")
+        if self.min_passes > self.max_passes:
+            raise UserError(f"min_passes ({self.min_passes}) must not exceed max_passes ({self.max_passes}).")
+
+    @classmethod
+    def preset(cls, name: str, **changes: object) -> DyStruct:
+        """A named setting: "paper" (the defaults) or "appendix" (weld radius 4), with single fields changed."""
+        presets = {"paper": cls(), "appendix": cls(weld_radius=4)}
+        if name not in presets:
+            raise UserError(f"There is no preset {name!r}; the presets are {', '.join(presets)}.")
+        unknown = set(changes) - {field.name for field in fields(cls)}
+        if unknown:
+            raise UserError(f"DyStruct has no setting {sorted(unknown)[0]!r}.")
+        return replace(presets[name], **changes)  # type: ignore[arg-type]
+
+    @property
+    def widest(self) -> int:
+        """The longest window, in tokens."""
+        return self.prior.max_length
+
+    def decode(self, row: Row) -> Iterator[Pass]:
+        """Decode one sequence (Algorithm 2)."""
+        rule = RULES[self.structure] if isinstance(self.structure, str) else self.structure
+        length_of = LENGTH_RULES[self.length_rule] if self.length_rule else rule.length
+        weights = self.weights or row.model.weights
+        previous = 0.5
+        while row.remaining > 0 and row.passes_left > 0:
+            # 1. Adaptive window expansion
+            context = Context(previous, remaining=row.remaining)
+            length = length_of(context, self.prior, row.streams.length)
+            window = row.open_window(length, previous, window_rate(context, self.prior))
+            start, end = window.start, window.start + length
+
+            # 2. Diagnostic pass and partitioning (one pass at least is kept to fill the window)
+            count = min(self.diagnostic_passes, row.passes_left - 1)
+            for shown in shown_positions(length, count):
+                yield Pass("diagnostic", start, end, commit=shown)
+            if count > 0:
+                diagnostics = diagnose(*row.read_diagnostics(), weights)
+                structure = rule.structure(diagnostics, context, self.prior, row.streams)
+            else:
+                diagnostics = _undiagnosed(length)
+                structure = Structure(Partition.whole(length), (0,))
+
+            # 3. Instability-aware scheduling
+            if self.schedule == "left-to-right":
+                structure = replace(structure, order=tuple(range(structure.partition.count)))
+            passes = self._passes(structure.partition, diagnostics, row)
+            row.choose_structure(_record(window.index, structure, diagnostics, context, self.prior, passes))
+
+            # 4. Block-wise resolution and edge-welding
+            yield from _resolve(row, structure, start, end, passes)
+            yield from self._weld(row, structure.partition, start)
+
+            # 5. State update
+            tokens, features = row.read_window()
+            previous = mean_instability(features, weights, self.final_instability)
+            row.close_window(tokens, features, previous)
+            if row.model.eos_id in tokens:
+                return
+
+    def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
+        """T(B) for each block, not more than it has tokens (R11)."""
+        instabilities = block_instability(partition, diagnostics.instability).tolist()
+        sizes = [end - start for start, end in partition.blocks]
+        if self.passes == "share":
+            return tuple(shared_passes(sizes, instabilities, row.budget / row.max_new_tokens))
+        return tuple(
+            min(size, interpolated_passes(h, self.min_passes, self.max_passes))
+            for size, h in zip(sizes, instabilities, strict=True)
+        )
+
+    def _weld(self, row: Row, partition: Partition, start: int) -> Iterator[Pass]:
+        """Remask and refine around the boundaries, as far as the budget goes; "joint" refines all of them at once."""
+        todo = welds(partition, self.weld_radius, self.weld)
+        groups = [todo] if self.weld == "joint" and todo else [[weld] for weld in todo]
+        for group in groups:
+            remask = tuple((start + weld.start, start + weld.end, weld.remask) for weld in group)
+            masked = sum(weld.remask for weld in group)
+            parts = tuple((first, last) for first, last, _ in remask)
+            for quota in quotas(masked, min(self.weld_passes, row.passes_left)):
+                yield Pass("weld", parts[0][0], parts[-1][1], quota, remask, group[0].block, parts)
+                remask = ()
+
+
+def _resolve(row: Row, structure: Structure, start: int, end: int, passes: tuple[int, ...]) -> Iterator[Pass]:
+    """Commit the blocks in their order; when passes run short quotas grow, and the last pass fills the window (R12)."""
+    blocks, masked = structure.partition.blocks, end - start
+    for done, block in enumerate(structure.order):
+        a, b = blocks[block]
+        waiting = len(blocks) - done - 1
+        allowed = min(passes[block], row.passes_left - waiting)
+        if allowed < 1:  # fewer passes than blocks: everything left at once
+            for quota in quotas(masked, row.passes_left):
+                yield Pass("resolve", start, end, quota)
+            return
+        for quota in quotas(b - a, allowed):
+            yield Pass("resolve", start + a, start + b, quota, block=block)
+        masked -= b - a
+
+
+def _undiagnosed(length: int) -> Diagnostics:
+    """Diagnostics that say nothing: for the window that gets the budget's last pass."""
+    return Diagnostics(torch.full((length,), 0.5), torch.zeros(length - 1))
+
+
+def _record(
+    index: int, structure: Structure, diagnostics: Diagnostics, context: Context, prior: PriorConfig, passes: tuple[int, ...]
+) -> StructureChosen:
+    """The structure with what the exact posterior says of it, for the trace."""
+    partition = structure.partition
+    exact = posterior(diagnostics, context, prior)
+    return StructureChosen(
+        index=index,
+        ends=partition.ends,
+        order=structure.order,
+        instability=_floats(diagnostics.instability),
+        edge_logit=_floats(diagnostics.edge_logit),
+        cut_marginals=_floats(exact.cut_marginals),
+        block_instability=_floats(block_instability(partition, diagnostics.instability)),
+        priority=_floats(priorities(partition, diagnostics.instability, prior)),
+        passes=passes,
+        log_probability=float(exact.log_prob(partition)),
+        entropy=float(exact.entropy),
+        position_features=_rows(diagnostics.position_features),
+        gap_features=_rows(diagnostics.gap_features),
+    )
+
+
+def _floats(values: Tensor) -> tuple[float, ...]:
+    return tuple(values.tolist())
+
+
+def _rows(values: Tensor | None) -> tuple[tuple[float, ...], ...]:
+    return () if values is None else tuple(map(tuple, values.tolist()))

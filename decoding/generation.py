@@ -1,0 +1,109 @@
+"""`generate`: prompts in, texts and traces out."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from .backbone import Backbone
+from .dystruct import DyStruct
+from .engine import Decoder, Engine
+from .errors import UserError
+from .trace import Event, Generation
+
+
+def generate(
+    model: Backbone,
+    prompts: Sequence[str],
+    decoder: Decoder | None = None,
+    *,
+    max_new_tokens: int = 256,
+    budget: int = 256,
+    temperature: float = 0.0,
+    seed: int = 0,
+    batch_size: int = 8,
+    observe: Callable[[int, Event], None] | None = None,
+) -> list[Generation]:
+    """Decode a text for each prompt; results in the prompts' order, each with its trace.
+
+    decoder: `DyStruct()` by default. max_new_tokens: N_max, in tokens (R1). budget: forward passes a sequence, of
+    all kinds (R12). temperature: of the tokens; 0 takes the most probable one (R15). seed: of every random stream
+    (R16); the text of a prompt depends on neither its place in the list nor the batch size. observe: called with
+    the prompt's index and each event as it happens, at the cost of one read-back a pass.
+
+    Raises UserError for an empty or too long prompt, a limit below 1, and logits that are not numbers.
+    """
+    decoder = DyStruct() if decoder is None else decoder
+    if isinstance(prompts, str):
+        raise UserError("prompts must be a list of texts; put the one prompt into a list.")
+    for name, value in (("max_new_tokens", max_new_tokens), ("budget", budget), ("batch_size", batch_size)):
+        if not isinstance(value, int) or value < 1:
+            raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    if not isinstance(seed, int) or seed < 0:
+        raise UserError(f"seed must be a whole number of at least 0, not {seed!r}.")
+    if not isinstance(temperature, int | float) or not math.isfinite(temperature) or temperature < 0:
+        raise UserError(f"temperature must be 0 or a positive number, not {temperature!r}.")
+    if not prompts:
+        return []
+    prompt_ids = [_encode(model, prompt, max_new_tokens) for prompt in prompts]
+    uses_weights = isinstance(decoder, DyStruct) and decoder.weights is None
+    if uses_weights and not model.calibrated:
+        warnings.warn(
+            f"Model {model.name!r} has no calibrated evidence weights, so neutral ones are used; fit them with "
+            f"`dystruct calibrate`.",
+            stacklevel=2,
+        )
+    settings = {
+        "version": version("dystruct"),
+        "decoder": type(decoder).__name__,
+        **_settings(decoder),
+        "max_new_tokens": max_new_tokens,
+        "budget": budget,
+        "temperature": temperature,
+        "seed": seed,
+    }
+    engine = Engine(
+        model,
+        decoder,
+        max_new_tokens=max_new_tokens,
+        budget=budget,
+        temperature=temperature,
+        seed=seed,
+        batch_size=batch_size,
+    )
+    return engine.run(prompts, prompt_ids, observe, settings)
+
+
+def _encode(model: Backbone, prompt: str, max_new_tokens: int) -> list[int]:
+    if not prompt.strip():
+        raise UserError("The prompt is empty; give the text to answer.")
+    ids = model.encode(prompt)
+    if not ids:
+        raise UserError(f"The tokenizer of model {model.name!r} makes no token of {prompt!r}; give another text.")
+    if len(ids) + max_new_tokens > model.max_length:
+        room = model.max_length - len(ids)
+        remedy = f"ask for at most {room} new tokens" if room > 0 else "shorten it"
+        raise UserError(
+            f"The prompt has {len(ids)} tokens and {max_new_tokens} new ones are asked for, but the context of model "
+            f"{model.name!r} is {model.max_length} tokens; {remedy}."
+        )
+    return ids
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    """A decoder's settings as plain data; none of a decoder that is no dataclass."""
+    found: dict[str, Any] = {}
+    for field in fields(value) if is_dataclass(value) else ():
+        setting = getattr(value, field.name)
+        if is_dataclass(setting):
+            setting = setting.name if hasattr(setting, "name") else _settings(setting)
+        elif isinstance(setting, torch.Tensor):
+            setting = setting.tolist()
+        found[field.name] = setting
+    return found

@@ -1,0 +1,120 @@
+"""`dystruct calibrate` and `dystruct accuracy`: measurements of a model on word problems with known answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+from ..errors import UserError
+from .targets import check_file_target, save_text
+
+ModelFolder = Annotated[
+    str, typer.Option("--model", help="Model folder, or tiny. Default tiny.", show_default=False)
+]
+Problems = Annotated[
+    int, typer.Option("--problems", help="How many held-out problems. Default 200.", min=1, show_default=False)
+]
+Penalty = Annotated[
+    float,
+    typer.Option("--penalty", help="lambda of J(w) = BCE + lambda |w|². Default 0.001.", min=1e-9, show_default=False),
+]
+Intercept = Annotated[
+    bool,
+    typer.Option("--intercept/--no-intercept", help="Whether ell = w_b·psi + b has its b (R8). Default on."),
+]
+DiagnosticPasses = Annotated[
+    int, typer.Option("--diagnostic-passes", help="K, forward passes. Default 4.", min=1, show_default=False)
+]
+WeightsFile = Annotated[Path, typer.Argument(help="The file to write, JSON.", show_default=False)]
+Split = Annotated[
+    str, typer.Option("--split", help="Which held-out problems: test or validation. Default test.", show_default=False)
+]
+Report = Annotated[Path | None, typer.Option("--save", help="Write the figures to this file, as JSON.")]
+
+
+def calibrate(
+    weights: WeightsFile,
+    model: ModelFolder = "tiny",
+    problems: Problems = 200,
+    penalty: Penalty = 1e-3,
+    intercept: Intercept = True,
+    diagnostic_passes: DiagnosticPasses = 4,
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = 16,
+) -> None:
+    """Fit the evidence weights w and w_b of a model on validation problems, and write them with their provenance."""
+    check_file_target(weights)
+    _need_problems()
+    from .. import load
+    from ..backbone import model_folder
+    from ..calibrate import calibrate as fit
+    from ..calibrate import diagnose_answers
+    from ..calibration_file import fingerprint, write_calibration
+    from ..tiny.problems import problems as word_problems
+
+    backbone = load(model, neutral=True)
+    asked = word_problems("validation", problems)
+    typer.echo(f"diagnosing windows along {problems} known answers", err=True)
+    windows = diagnose_answers(
+        backbone,
+        [problem.question for problem in asked],
+        [problem.answer for problem in asked],
+        passes=diagnostic_passes,
+        seed=seed,
+        batch_size=batch_size,
+    )
+    fitted = fit(windows, penalty=penalty, intercept=intercept)
+    provenance = {**fitted.report, "split": "validation", "diagnostic_passes": diagnostic_passes, "seed": seed}
+    write_calibration(weights, fitted.weights, fingerprint(model_folder(model)), provenance)
+    typer.echo(json.dumps(provenance, indent=1))
+
+
+def accuracy(
+    model: ModelFolder = "tiny",
+    decoder: options.Decoder = "dystruct",
+    structure: options.Structure = None,
+    block_length: options.BlockLength = None,
+    problems: Problems = 200,
+    split: Split = "test",
+    max_new_tokens: options.MaxNewTokens = 256,
+    budget: options.Budget = 256,
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = 16,
+    save: Report = None,
+) -> None:
+    """Decode held-out word problems and count the exact answers."""
+    if split not in ("test", "validation"):
+        raise UserError(f"--split must be test or validation, not {split!r}.")
+    if save is not None:
+        check_file_target(save)
+    _need_problems()
+    given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
+    chosen = options.decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
+    from .. import load
+    from ..tiny.accuracy import measure_accuracy
+
+    found = measure_accuracy(
+        load(model),
+        chosen,
+        split=split,
+        count=problems,
+        max_new_tokens=max_new_tokens,
+        budget=budget,
+        seed=seed,
+        batch_size=batch_size,
+        report=lambda done, right: typer.echo(f"{right} of {done} right, {problems - done} to go", err=True),
+    )
+    figures = json.dumps(found.as_dict(), indent=1)
+    typer.echo(figures)
+    if save is not None:
+        save_text(save, figures + "\n")
+
+
+def _need_problems() -> None:
+    if importlib.util.find_spec("reasoning_gym") is None:
+        raise UserError("The word problems need reasoning-gym; install it with: pip install 'dystruct[train]'.")

@@ -1,0 +1,76 @@
+"""Prompts from a file or from standard input: one a line, or JSON lines with a "prompt" key.
+
+A file is JSON lines if its first line begins with a brace. Whatever is malformed is an error that names the line:
+a skipped line would shift all results behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ..errors import UserError
+
+STANDARD_INPUT = "-"
+
+
+def read_prompts(source: str) -> list[str]:
+    """The prompts in a file; "-" is standard input. Raises UserError for a file that is missing or malformed."""
+    name = "standard input" if source == STANDARD_INPUT else source
+    text = _decoded(_bytes(source), name).removesuffix("\n")
+    if not text:
+        raise UserError(f"There is no prompt in {name}; write one a line.")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    json_lines = lines[0].lstrip().startswith("{")
+    return [_prompt(line, number, name, json_lines) for number, line in enumerate(lines, start=1)]
+
+
+def _bytes(source: str) -> bytes:
+    try:
+        if source == STANDARD_INPUT:
+            return sys.stdin.buffer.read()
+        with open(source, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UserError(f"The file {source!r} cannot be read ({error.strerror}); check its name.") from error
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"Line {line} of {name} is not UTF-8; convert the file, for example with iconv.") from error
+
+
+def _prompt(line: str, number: int, name: str, json_lines: bool) -> str:
+    if json_lines:
+        prompt = _json_prompt(line, number, name)
+    elif isinstance(_json_or_none(line), dict):
+        raise UserError(f"Line {number} of {name} is JSON but line 1 is plain text; write all lines in one form.")
+    else:
+        prompt = line
+    if not prompt.strip():
+        raise UserError(f"Line {number} of {name} is an empty prompt; remove the line or fill it.")
+    return prompt
+
+
+def _json_prompt(line: str, number: int, name: str) -> str:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be parsed"
+        raise UserError(f"Line {number} of {name} is broken JSON ({why}); correct it.") from error
+    if not isinstance(value, dict) or not isinstance(value.get("prompt"), str):
+        raise UserError(f'Line {number} of {name} has no text under "prompt"; write {{"prompt": "…"}}.')
+    return str(value["prompt"])
+
+
+def _json_or_none(line: str) -> Any:
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

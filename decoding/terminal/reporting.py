@@ -1,0 +1,38 @@
+"""How the command line speaks of errors and warnings: one sentence each, on standard error."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+
+from ..errors import UserError
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def complain(sentence: str) -> None:
+    """Print a sentence on standard error."""
+    typer.echo(f"dystruct: {sentence}", err=True)
+
+
+def reporting(command: Command) -> Command:
+    """Ends a command whose user got something wrong with one sentence and exit code 2."""
+
+    @functools.wraps(command)
+    def reported(*args: Any, **given: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = lambda message, *where: complain(f"warning: {message}")
+                command(*args, **given)
+        except UserError as error:
+            sys.stdout.flush()
+            complain(str(error))
+            raise typer.Exit(2) from error
+
+    return reported  # type: ignore[return-value]

@@ -1,0 +1,222 @@
+"""What happened while decoding: one record a sequence, from the windows that opened to each token committed.
+
+Positions are response positions: 0 is the first token behind the prompt. Passes are numbered from 1 over the
+whole sequence. A trace is plain data; it is saved as one JSON file (no pickle) and loads to an equal value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+FORMAT = "dystruct-trace-1"
+PassKind = Literal["diagnostic", "resolve", "weld"]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A masked position that got a token, and the probability that the model gave to that token."""
+
+    position: int
+    token: int
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Remask:
+    """A committed position that was masked again: the token it held and that token's commit confidence."""
+
+    position: int
+    token: int
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One forward pass: what was remasked before it, and what was committed after it.
+
+    In a diagnostic pass the commits are tentative: the window is masked again behind it. `block` is the block
+    (index in the partition) that a resolving pass works on, or the left block of the boundary being welded.
+    """
+
+    number: int
+    kind: PassKind
+    block: int | None
+    remasked: tuple[Remask, ...]
+    commits: tuple[Commit, ...]
+
+
+@dataclass(frozen=True)
+class WindowOpened:
+    """A window of `length` masks was appended at response position `start`."""
+
+    index: int
+    start: int
+    length: int
+    previous_instability: float
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class StructureChosen:
+    """The diagnostic pass and the structure that was drawn from its posterior.
+
+    `ends`: block ends relative to the window; `order`: blocks in decoding order; `instability` h (L,),
+    `edge_logit` (L-1,), `cut_marginals` (L-1,); `block_instability` H(B), `passes` T(B) and `priority` rho(B) by block;
+    `log_probability`: of the partition given the diagnostics, in nats; `entropy` of the partition posterior in nats.
+    """
+
+    index: int
+    ends: tuple[int, ...]
+    order: tuple[int, ...]
+    instability: tuple[float, ...]
+    edge_logit: tuple[float, ...]
+    cut_marginals: tuple[float, ...]
+    block_instability: tuple[float, ...]
+    priority: tuple[float, ...]
+    passes: tuple[int, ...]
+    log_probability: float
+    entropy: float
+    position_features: tuple[tuple[float, ...], ...]
+    gap_features: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class WindowClosed:
+    """A window is finished: its tokens, the features of the passes that decoded it, and their mean instability."""
+
+    index: int
+    tokens: tuple[int, ...]
+    position_features: tuple[tuple[float, ...], ...]
+    mean_instability: float | None
+
+
+Event = WindowOpened | StructureChosen | Step | WindowClosed
+
+
+@dataclass(frozen=True)
+class Window:
+    """One expansion step: how it opened, its structure (None for a decoder that draws none), its passes, its end."""
+
+    opened: WindowOpened
+    structure: StructureChosen | None
+    steps: tuple[Step, ...]
+    closed: WindowClosed
+
+    def events(self) -> Iterator[Event]:
+        """The window's events in the order in which they happened."""
+        yield self.opened
+        diagnostic = [step for step in self.steps if step.kind == "diagnostic"]
+        yield from diagnostic
+        if self.structure is not None:
+            yield self.structure
+        yield from (step for step in self.steps if step.kind != "diagnostic")
+        yield self.closed
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The text decoded for one prompt, its figures, and the trace of how it came about.
+
+    `tokens`: all response tokens, those behind the first end token included; `useful_tokens` precede it,
+    `wasted_tokens` are the end token and what was decoded behind it. `token_texts`: the text of every token id that
+    occurs in the trace, the tentative and the remasked ones included. `passes`: forward passes by kind.
+    `stop_reason`: "eos", "length" (max_new_tokens) or "budget" (no forward pass was left). `seconds`: wall time
+    from this sequence's first pass to its last, shared with whatever else was in its batch.
+    """
+
+    prompt: str
+    text: str
+    tokens: tuple[int, ...]
+    token_texts: dict[int, str]
+    useful_tokens: int
+    wasted_tokens: int
+    passes: dict[str, int]
+    stop_reason: Literal["eos", "length", "budget"]
+    seconds: float
+    windows: tuple[Window, ...]
+    model: str = ""
+    mask_token: int = -1
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def forward_passes(self) -> int:
+        """All forward passes, of every kind."""
+        return sum(self.passes.values())
+
+    @property
+    def block_count(self) -> int:
+        """The number of blocks of all windows."""
+        return sum(len(window.structure.ends) if window.structure else 1 for window in self.windows)
+
+    def replay(self) -> Iterator[tuple[Step, tuple[int, ...]]]:
+        """Each pass with the response's tokens after it (masks where nothing is committed), window by window."""
+        canvas: list[int] = []
+        for window in self.windows:
+            start, end = window.opened.start, window.opened.start + window.opened.length
+            canvas[start:end] = [self.mask_token] * window.opened.length
+            for step in window.steps:
+                if step.kind == "diagnostic":
+                    shown = canvas[:start] + [self.mask_token] * window.opened.length
+                    for commit in step.commits:
+                        shown[commit.position] = commit.token
+                    yield step, tuple(shown)
+                    continue
+                for remask in step.remasked:
+                    canvas[remask.position] = self.mask_token
+                for commit in step.commits:
+                    canvas[commit.position] = commit.token
+                yield step, tuple(canvas)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the generation as JSON; a file that stands there is replaced only when all is written."""
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=True), encoding="utf-8")
+        os.replace(partial, target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Generation:
+        """Read what `save` wrote; ValueError if the file is something else or damaged."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+                raise ValueError(f"it does not say that it is {FORMAT!r}")
+            return _rebuild(cls, data)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{path} is no trace that this version can read ({error}); save it again.") from error
+
+
+def _rebuild(kind: Any, data: Any) -> Any:
+    """The value of type `kind` that `dataclasses.asdict` and JSON turned into `data`, else ValueError."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (UnionType, Union):
+        return None if data is None else _rebuild(next(a for a in arguments if a is not type(None)), data)
+    if origin is Literal:
+        if data not in arguments:
+            raise ValueError(f"{data!r} is none of {', '.join(map(repr, arguments))}")
+        return data
+    if kind is Any:
+        return data
+    written: Any = {tuple: list, dict: dict, float: (float, int)}.get(
+        origin or kind, dict if is_dataclass(kind) else kind
+    )
+    if not isinstance(data, written) or (isinstance(data, bool) and kind is not bool):
+        raise ValueError(f"a value of type {type(data).__name__} stands where {kind} belongs")
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        unknown = set(data) - set(hints)
+        if unknown:
+            raise ValueError(f"unknown field {sorted(unknown)[0]!r}")
+        return kind(**{f.name: _rebuild(hints[f.name], data[f.name]) for f in fields(kind) if f.name in data})  # type: ignore[operator]
+    if origin is tuple:
+        return tuple(_rebuild(arguments[0], item) for item in data)
+    if origin is dict:
+        # JSON has no keys but texts
+        return {arguments[0](name): _rebuild(arguments[1], item) for name, item in data.items()}
+    return data

@@ -1,0 +1,126 @@
+"""The calibration file: it comes back as it was, belongs to one model, and is refused when damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from dystruct.decoding import UserError
+from dystruct.decoding.calibration_file import FILE_NAME, fingerprint, read_calibration, write_calibration
+from dystruct.model import EvidenceWeights
+
+finite = st.floats(-1e6, 1e6)
+a_fit = st.builds(
+    lambda w, a, v, b: EvidenceWeights(w, a, v, b),
+    st.lists(finite, min_size=7, max_size=7), finite, st.lists(finite, min_size=4, max_size=4), finite,
+)  # fmt: skip
+WEIGHTS = EvidenceWeights([1.0, 2, 3, 4, 5, 6, 7], 0.5, [1.0, 2, 3, 4], -0.5)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file({"weight": torch.arange(8.0)}, folder / "model.safetensors")
+    return folder
+
+
+def same(a: EvidenceWeights, b: EvidenceWeights) -> bool:
+    return (
+        torch.equal(a.position, b.position)
+        and torch.equal(a.gap, b.gap)
+        and (a.position_intercept, a.gap_intercept) == (b.position_intercept, b.gap_intercept)
+    )
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(a_fit)
+def test_weights_come_back_exactly(folder: Path, weights: EvidenceWeights) -> None:
+    write_calibration(folder / FILE_NAME, weights, fingerprint(folder), {"seed": 3})
+    found, calibrated = read_calibration(None, folder)
+    assert calibrated and same(found, weights)
+    assert sorted(child.name for child in folder.iterdir()) == [FILE_NAME, "model.safetensors"]
+    assert json.loads((folder / FILE_NAME).read_text())["provenance"] == {"seed": 3}
+
+
+def test_without_a_file_the_weights_are_neutral_and_say_so(folder: Path) -> None:
+    found, calibrated = read_calibration(None, folder)
+    assert not calibrated and same(found, EvidenceWeights.neutral())
+
+
+def test_a_named_file_takes_the_place_of_the_folders(folder: Path, tmp_path: Path) -> None:
+    write_calibration(folder / FILE_NAME, EvidenceWeights.neutral(), fingerprint(folder), {})
+    write_calibration(tmp_path / "mine.json", WEIGHTS, fingerprint(folder), {})
+    assert same(read_calibration(tmp_path / "mine.json", folder)[0], WEIGHTS)
+    assert same(read_calibration(str(tmp_path / "mine.json"), folder)[0], WEIGHTS)
+
+
+def refused(path: Path | None, folder: Path, match: str) -> None:
+    with pytest.raises(UserError, match=match) as caught:
+        read_calibration(path, folder)
+    message = str(caught.value)
+    assert "\n" not in message and message.endswith(".") and "dystruct calibrate" in message
+
+
+def test_a_named_file_that_is_absent(folder: Path, tmp_path: Path) -> None:
+    refused(tmp_path / "absent.json", folder, "absent.json.*cannot be read")
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [{"weight": torch.arange(8.0) + 1}, {"weight": torch.arange(9.0)}, {"other": torch.arange(8.0)}],
+    ids=["values", "shape", "name"],
+)
+def test_a_fit_of_another_model_is_refused(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+    write_calibration(folder / FILE_NAME, WEIGHTS, fingerprint(folder), {})
+    save_file(tensors, folder / "model.safetensors")
+    refused(None, folder, "another model")
+
+
+def test_a_shard_more_is_another_model(folder: Path) -> None:
+    before = fingerprint(folder)
+    save_file({"more": torch.ones(2)}, folder / "more.safetensors")
+    assert fingerprint(folder) != before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "{}", '{"format": "other"}', b"\xff\xfe\x00"])
+def test_something_else_is_refused(folder: Path, text: str | bytes) -> None:
+    (folder / FILE_NAME).write_bytes(text if isinstance(text, bytes) else text.encode())
+    refused(None, folder, "cannot be read")
+
+
+@pytest.mark.parametrize(
+    "value", [None, "x", [], {}, [1.0, 2.0], float("nan"), float("inf"), pytest.param(10**400, id="huge")]
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("model",),
+        ("format",),
+        ("position",),
+        ("gap",),
+        ("position_intercept",),
+        ("gap_intercept",),
+        ("position", "entropy"),
+        ("gap", "divergence"),
+    ],
+)
+def test_a_damaged_entry_is_refused(folder: Path, path: tuple[str, ...], value: Any) -> None:
+    write_calibration(folder / FILE_NAME, WEIGHTS, fingerprint(folder), {})
+    content = json.loads((folder / FILE_NAME).read_text())
+    holder = content
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    (folder / FILE_NAME).write_text(json.dumps(content))
+    refused(None, folder, "calibration")
+    del holder[path[-1]]
+    (folder / FILE_NAME).write_text(json.dumps(content))
+    refused(None, folder, "cannot be read")

@@ -1,0 +1,193 @@
+"""The canvas against a plain-Python model of what a pass commits and remasks: readings R4, R13 and R15."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dystruct.decoding.canvas import Canvas, Fresh, Region
+from scripted import MASK, VOCABULARY
+
+CAPACITY = 14
+SLOTS = 3
+# few values, so that ties are common; float32 holds them exactly
+levels = st.sampled_from([0.125, 0.25, 0.5, 0.75, 1.0])
+a_token = st.integers(2, VOCABULARY - 1)
+
+
+@dataclass
+class Place:
+    """A position as the readings describe it: its token, how sure it was, and what was last predicted for it."""
+
+    token: int = MASK
+    commit_confidence: float = 0.0
+    predicted: int = 0
+    confidence: float = 0.0
+
+
+def plain_commit(places: list[Place], fresh: list[tuple[int, float]], count: int, tentative: bool) -> set[int]:
+    """Commit in place; which were committed. `fresh`: a token and its probability for each place."""
+    for place, (token, confidence) in zip(places, fresh, strict=True):
+        if place.token == MASK:
+            place.predicted, place.confidence = token, confidence
+    eligible = [j for j, place in enumerate(places) if tentative or place.token == MASK]
+    chosen = set(sorted(eligible, key=lambda j: (-places[j].confidence, j))[:count])
+    for j, place in enumerate(places):
+        if j in chosen:
+            place.token = place.predicted
+            if not tentative:
+                place.commit_confidence = place.confidence
+        elif tentative:
+            place.token = MASK
+    return chosen
+
+
+def plain_remask(places: list[Place], count: int) -> set[int]:
+    committed = [j for j, place in enumerate(places) if place.token != MASK]
+    chosen = set(sorted(committed, key=lambda j: (places[j].commit_confidence, j))[:count])
+    for j in chosen:
+        places[j].token = MASK
+    return chosen
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[list[dict[str, object]]]]:
+    """A window a slot, and rounds of work: some slots, each with a span to remask and to commit in."""
+    windows = []
+    for _ in range(SLOTS):
+        start = draw(st.integers(0, CAPACITY - 1))
+        windows.append((start, draw(st.integers(start + 1, CAPACITY))))
+    rounds = []
+    for _ in range(draw(st.integers(1, 6))):
+        work = []
+        for slot in draw(st.lists(st.integers(0, SLOTS - 1), min_size=1, max_size=SLOTS, unique=True)):
+            low, high = windows[slot]
+            tentative = draw(st.booleans())
+            start = low if tentative else draw(st.integers(low, high - 1))
+            end = high if tentative else draw(st.integers(start + 1, high))
+            work.append(
+                {
+                    "slot": slot,
+                    "span": (start, end),
+                    "remask": draw(st.integers(0, 4)),
+                    "commit": draw(st.integers(0, 6)),
+                    "tentative": tentative,
+                    "fresh": [(draw(a_token), draw(levels)) for _ in range(end - start)],
+                }
+            )
+        rounds.append(work)
+    return windows, rounds
+
+
+def padded(rows: list[list[float]], dtype: torch.dtype) -> torch.Tensor:
+    width = max(map(len, rows))
+    return torch.tensor(
+        [[*row, *[7] * (width - len(row))] for row in rows], dtype=dtype
+    )  # 7: padding says something, too
+
+
+@settings(deadline=None, max_examples=150)
+@given(scenes())
+def test_commits_and_remasks_are_those_of_the_plain_model(scene) -> None:  # type: ignore[no-untyped-def]
+    windows, rounds = scene
+    canvas = Canvas(SLOTS, CAPACITY, MASK, torch.device("cpu"))
+    canvas.reserve(CAPACITY, VOCABULARY)
+    model = [[Place(token=3) for _ in range(CAPACITY)] for _ in range(SLOTS)]
+    for slot, (start, end) in enumerate(windows):
+        canvas.place(slot, [3] * CAPACITY)
+        canvas.clear(slot, start, end)
+        model[slot][start:end] = [Place() for _ in range(end - start)]
+    for work in rounds:
+        region = canvas.region([item["slot"] for item in work], [item["span"] for item in work])
+        remasked, old, _ = canvas.remask(region, torch.tensor([[item["remask"]] for item in work]))
+        for i, item in enumerate(work):
+            start, end = item["span"]
+            before = [place.token for place in model[item["slot"]][start:end]]
+            chosen = plain_remask(model[item["slot"]][start:end], item["remask"])
+            assert set(remasked[i].nonzero()[:, 0].tolist()) == chosen
+            assert [int(old[i, j]) for j in chosen] == [before[j] for j in chosen]
+        shape = region.index.shape
+        token = padded([[t for t, _ in item["fresh"]] for item in work], torch.long)
+        confidence = padded([[c for _, c in item["fresh"]] for item in work], torch.float32)
+        logits = torch.zeros(*shape, VOCABULARY).log_softmax(-1)
+        fresh = Fresh(token, confidence, torch.zeros(shape), torch.zeros(shape), torch.zeros(shape), logits)
+        accepted, tokens, confidences = canvas.commit(
+            region,
+            fresh,
+            torch.tensor([[item["commit"]] for item in work]),
+            torch.tensor([[item["tentative"]] for item in work]),
+        )
+        for i, item in enumerate(work):
+            start, end = item["span"]
+            places = model[item["slot"]][start:end]
+            chosen = plain_commit(places, item["fresh"], item["commit"], item["tentative"])
+            assert set(accepted[i].nonzero()[:, 0].tolist()) == chosen
+            for j in chosen:
+                assert (int(tokens[i, j]), float(confidences[i, j])) == (places[j].predicted, places[j].confidence)
+        for slot in range(SLOTS):
+            assert canvas.tokens[slot, :CAPACITY].tolist() == [place.token for place in model[slot]]
+
+
+def one_region(canvas: Canvas, width: int) -> Region:
+    return canvas.region([0], [(0, width)])
+
+
+def saying(token: list[int], confidence: list[float]) -> Fresh:
+    shape = (1, len(token))
+    zeros = torch.zeros(shape)
+    return Fresh(
+        torch.tensor([token]),
+        torch.tensor([confidence]),
+        zeros,
+        zeros,
+        zeros,
+        torch.zeros(*shape, VOCABULARY).log_softmax(-1),
+    )
+
+
+def test_ties_go_to_the_left_when_committing_and_when_remasking() -> None:
+    canvas = Canvas(1, 6, MASK, torch.device("cpu"))
+    canvas.reserve(6, VOCABULARY)
+    region, firm = one_region(canvas, 6), torch.tensor([[False]])
+    said = saying([2, 3, 4, 5, 6, 7], [0.5, 0.9, 0.9, 0.5, 0.9, 0.5])
+    accepted, _, _ = canvas.commit(region, said, torch.tensor([[2]]), firm)
+    assert accepted[0].tolist() == [False, True, True, False, False, False]
+    canvas.commit(region, said, torch.tensor([[6]]), firm)
+    remasked, _, _ = canvas.remask(region, torch.tensor([[2]]))
+    assert remasked[0].tolist() == [True, False, False, True, False, False]
+
+
+def test_a_tentative_commit_is_taken_back_when_others_are_surer() -> None:
+    canvas = Canvas(1, 3, MASK, torch.device("cpu"))
+    canvas.reserve(3, VOCABULARY)
+    region, tentative = one_region(canvas, 3), torch.tensor([[True]])
+    canvas.commit(region, saying([2, 3, 4], [0.5, 0.25, 0.25]), torch.tensor([[1]]), tentative)
+    assert canvas.tokens[0, :3].tolist() == [2, MASK, MASK]
+    # the shown position is not predicted afresh: its 1.0 must not count, its 0.5 does
+    canvas.commit(region, saying([9, 5, 6], [1.0, 0.75, 0.75]), torch.tensor([[2]]), tentative)
+    assert canvas.tokens[0, :3].tolist() == [MASK, 5, 6]
+
+
+def test_a_slot_that_is_used_again_remembers_nothing() -> None:
+    canvas = Canvas(1, 4, MASK, torch.device("cpu"))
+    canvas.reserve(4, VOCABULARY)
+    canvas.place(0, [2, 3])
+    canvas.clear(0, 2, 4)
+    canvas.commit(
+        canvas.region([0], [(2, 4)]), saying([5, 6], [0.5, 0.5]), torch.tensor([[2]]), torch.tensor([[False]])
+    )
+    canvas.place(0, [4])
+    assert canvas.tokens[0].tolist() == [4, MASK, MASK, MASK, MASK]
+    canvas.clear(0, 1, 4)
+    assert torch.equal(canvas.features(0, 1, 4), torch.zeros(3, 7))
+
+
+def test_a_window_wider_than_what_was_reserved_is_refused() -> None:
+    canvas = Canvas(1, 4, MASK, torch.device("cpu"))
+    canvas.reserve(2, VOCABULARY)
+    with pytest.raises(ValueError, match="reserve"):
+        canvas.commit(one_region(canvas, 4), saying([2] * 4, [0.5] * 4), torch.tensor([[1]]), torch.tensor([[False]]))

@@ -1,0 +1,83 @@
+"""Whole decodes against the plain decoder: every commit and remask, both sets of features, T(B), hbar, the text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from dystruct.decoding import DyStruct, Generation, generate
+from dystruct.decoding.randomness import Streams
+from dystruct.model import PriorConfig
+from plain_decoder import NearTie, PlainDecoder
+from scripted import MASK, backbone, hashed, uneven_weights
+
+PRIOR = PriorConfig(min_length=1, max_length=16)
+decoders = st.builds(
+    DyStruct,
+    structure=st.sampled_from(["map", "sample", "consensus", "none"]),
+    length_rule=st.sampled_from([None, "sample"]),
+    prior=st.just(PRIOR),
+    diagnostic_passes=st.integers(1, 5),
+    passes=st.sampled_from(["interpolate", "share"]),
+    min_passes=st.integers(1, 3),
+    max_passes=st.integers(3, 9),
+    weld_radius=st.integers(1, 10),
+    weld_passes=st.integers(1, 4),
+    weld=st.sampled_from(["sequential", "joint", "off"]),
+    final_instability=st.sampled_from(["calibrated", "centred"]),
+    schedule=st.sampled_from(["priority", "left-to-right"]),
+)
+
+
+def compare(
+    script, prompt: str, decoder: DyStruct, generation: Generation, temperature: float, seed: int, rate: float
+) -> None:  # type: ignore[no-untyped-def]
+    ids = [ord(letter) - ord("a") + 2 for letter in prompt]
+    plain = PlainDecoder(
+        script, ids, decoder, uneven_weights(), rate=rate, temperature=temperature, key=Streams.of(seed, ids).token_key
+    )
+    previous = 0.5
+    for window in generation.windows:
+        chosen = window.structure
+        assert chosen is not None
+        assert window.opened.start == len(plain.canvas) - plain.prompt
+        assert window.opened.previous_instability == pytest.approx(previous, abs=1e-4)
+        mu = PRIOR.min_length + (1 - previous) * (PRIOR.max_length - PRIOR.min_length)
+        assert window.opened.rate == pytest.approx(mu, abs=2e-3)
+        wanted = plain.decode_window(window.opened.length, chosen.ends, chosen.order)
+        assert np.array(chosen.position_features) == pytest.approx(np.array(wanted.diagnostic_features), abs=2e-5)
+        assert [row[3] for row in chosen.gap_features] == pytest.approx(wanted.gap_divergences, abs=2e-5)
+        assert chosen.instability == pytest.approx(wanted.instability, abs=1e-4)
+        assert chosen.edge_logit == pytest.approx(wanted.edge_logit, abs=1e-3)
+        assert list(chosen.passes) == wanted.passes
+        found = [(s.kind, {r.position for r in s.remasked}, {c.position for c in s.commits}) for s in window.steps]
+        assert found == wanted.steps
+        assert np.array(window.closed.position_features) == pytest.approx(np.array(wanted.final_features), abs=2e-5)
+        previous = wanted.mean_instability
+        assert window.closed.mean_instability == pytest.approx(previous, abs=1e-4)
+    assert list(generation.tokens) == plain.canvas[plain.prompt :]
+
+
+@settings(deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    st.integers(0, 10**6),
+    decoders,
+    st.booleans(),
+    st.sampled_from([0.0, 0.0, 0.7]),
+    st.text("abcdefghij", min_size=2, max_size=5),
+)
+def test_a_decode_is_the_plain_decoders(
+    seed: int, decoder: DyStruct, shifted: bool, temperature: float, prompt: str
+) -> None:
+    script = hashed(seed, end_logit=-4.0)
+    model = backbone(script, shifted=shifted, weights=uneven_weights())
+    (generation,) = generate(
+        model, [prompt], decoder, max_new_tokens=24, budget=1000, temperature=temperature, seed=seed
+    )
+    try:
+        compare(script, prompt, decoder, generation, temperature, seed, 1000 / 24)
+    except NearTie:
+        reject()
+    assert MASK not in generation.tokens
