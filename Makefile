@@ -8,7 +8,8 @@
 #
 # `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
 
-DEMO_PROMPT = A cup of tea is 7 ounces of tea. James drinks 6 cups of tea. If tea has 3 calories per ounce how many calories did he consume?
+# Write a dollar sign as $$.
+export DEMO_PROMPT = A cup of tea is 7 ounces of tea. James drinks 6 cups of tea. If tea has 3 calories per ounce how many calories did he consume?
 BENCHMARKS = dystruct.inference.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
 
@@ -20,7 +21,7 @@ BIN = $(VENV)/bin
 .NOTPARALLEL: # one pip at a time
 
 demo: $(VENV)/runtime.stamp
-	@$(BIN)/dystruct generate "$(DEMO_PROMPT)"
+	@$(BIN)/dystruct generate "$$DEMO_PROMPT"
 
 test: $(VENV)/dev.stamp
 	@$(BIN)/pytest

@@ -1,4 +1,4 @@
-"""The evidence weights that travel with a model: one JSON file, `calibration.json`, beside the weights it was fitted on.
+"""The evidence weights that travel with a model: one JSON file, `calibration.json`, beside the model's own weights.
 
 Weights fitted on one model mean nothing on another, so the file names its model by a fingerprint of the
 checkpoint, and reading it for another model is an error.
@@ -33,7 +33,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def write_calibration(path: Path, weights: EvidenceWeights, model_fingerprint: str, provenance: dict[str, Any]) -> None:
-    """Write the weights and where they came from (settings, counts, seed); a file there is replaced when all is written."""
+    """Write the weights and where they came from (settings, counts, seed), whole or not at all."""
     content = {
         "format": FORMAT,
         "model": model_fingerprint,
@@ -75,7 +75,7 @@ def read_calibration(path: str | Path | None, folder: Path) -> tuple[EvidenceWei
         ) from error
     if fitted_on != fingerprint(folder):
         raise UserError(
-            f"The calibration {str(source)!r} was fitted on another model than {str(folder)!r}; fit one for this model with "
+            f"The calibration {str(source)!r} was fitted on another model than {str(folder)!r}; fit one for it with "
             f"`dystruct calibrate`."
         )
     return weights, True

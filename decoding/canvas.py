@@ -85,7 +85,7 @@ class Canvas:
         self.origin[slot] = start
 
     def remask(self, region: Region, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mask the counts (R, 1) least confident committed positions; returns which (R, W), old tokens and confidences."""
+        """Mask the counts (R, 1) least confident committed positions; returns which (R, W), their tokens, confidences."""
         tokens = self.tokens[region.slots, region.index]
         confidence = self.commit_confidence[region.slots, region.index]
         committed = region.inside & (tokens != self.mask_id)

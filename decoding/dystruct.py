@@ -184,7 +184,12 @@ def _undiagnosed(length: int) -> Diagnostics:
 
 
 def _record(
-    index: int, structure: Structure, diagnostics: Diagnostics, context: Context, prior: PriorConfig, passes: tuple[int, ...]
+    index: int,
+    structure: Structure,
+    diagnostics: Diagnostics,
+    context: Context,
+    prior: PriorConfig,
+    passes: tuple[int, ...],
 ) -> StructureChosen:
     """The structure with what the exact posterior says of it, for the trace."""
     partition = structure.partition

@@ -23,7 +23,18 @@ from .backbone import Backbone
 from .canvas import Canvas, Fresh, Region
 from .errors import UserError
 from .randomness import Streams, gumbel_noise
-from .trace import Commit, Event, Generation, PassKind, Remask, Step, StructureChosen, Window, WindowClosed, WindowOpened
+from .trace import (
+    Commit,
+    Event,
+    Generation,
+    PassKind,
+    Remask,
+    Step,
+    StructureChosen,
+    Window,
+    WindowClosed,
+    WindowOpened,
+)
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ class Row:
         return self._opened
 
     def read_diagnostics(self) -> tuple[Tensor, Tensor]:
-        """phi (L, 7) and gap divergences (L-1,) of the diagnostic passes, float64 on the CPU; the window is masked again.
+        """phi (L, 7) and gap divergences (L-1,) of the diagnostic passes, float64, on the CPU; masks the window again.
 
         The first of a window's two read-backs.
         """
@@ -310,7 +321,9 @@ class Engine:
         lengths = [o + row.length for o, (row, _) in zip(offsets, requests, strict=True)]
         fresh = self._predict(requests, region, lengths, offsets)
         diagnostic = [request.kind == "diagnostic" for _, request in requests]
-        first = [i for i, (row, p) in enumerate(requests) if diagnostic[i] and row.first_diagnostic and p.end - p.start > 1]
+        first = [
+            i for i, (row, p) in enumerate(requests) if diagnostic[i] and row.first_diagnostic and p.end - p.start > 1
+        ]
         if first:
             rows = torch.tensor(first).to(device, non_blocking=True)
             some = Region(region.slots[rows], region.index[rows], region.inside[rows])

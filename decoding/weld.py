@@ -21,7 +21,7 @@ class Weld:
 
 
 def welds(partition: Partition, radius: int, rule: WeldRule) -> list[Weld]:
-    """The intervals to weld, left to right: [max(a, b-r), min(c, b+r)) at the boundary b of [a, b) and [b, c) (eq. welding).
+    """The intervals to weld, left to right: [max(a, b-r), min(c, b+r)) between [a, b) and [b, c) (eq. welding).
 
     Of each the less confident half is remasked, at least one token. "joint" merges intervals that overlap, so that
     they can be refined together.

@@ -87,7 +87,7 @@ def log_loss(logits: Array, targets: Array) -> float:
 
 
 def auroc(scores: Array, targets: Array) -> float:
-    """Probability that a row with target 1 scores above one with target 0, ties counting half; NaN if one kind is missing."""
+    """Probability that a row with target 1 scores above one with target 0, ties counting half; NaN without both."""
     positive, negative = scores[np.asarray(targets) == 1], scores[np.asarray(targets) == 0]
     if not len(positive) or not len(negative):
         return float("nan")

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 import dystruct.decoding
 from dystruct.decoding import Block, DyStruct, Generation, UserError
 from dystruct.decoding import generate as library_generate
+from dystruct.decoding.device import check_device
 from dystruct.decoding.terminal import options as cli_options
 from dystruct.decoding.terminal.cli import app, main
-from dystruct.decoding.device import check_device
 from dystruct.decoding.tiny import training
 from dystruct.decoding.tiny.training import TrainingConfig
 from dystruct.model import PriorConfig

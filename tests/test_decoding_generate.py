@@ -77,7 +77,8 @@ def test_the_settings_tell_how_a_text_was_made_and_can_be_written() -> None:
     assert settings["prior"]["max_length"] == 9 and settings["weights"]["position"] == weights.position.tolist()
     assert [settings[name] for name in ("max_new_tokens", "budget", "temperature", "seed")] == [9, 50, 0.5, 3]
     assert json.loads(json.dumps(settings)) == settings
-    assert generation.model == "scripted" and "".join(generation.token_texts[t] for t in generation.tokens) == generation.text
+    assert generation.model == "scripted"
+    assert "".join(generation.token_texts[t] for t in generation.tokens) == generation.text
 
 
 class LeftToRight:

@@ -17,15 +17,6 @@ from rich.live import Live
 from dystruct.decoding import Block, DyStruct, Generation, generate
 from dystruct.decoding.terminal.drawing import PALETTE, window_panel
 from dystruct.decoding.terminal.scene import BlockFinished, Scene, Weld
-from dystruct.decoding.trace import (
-    Commit,
-    Remask,
-    Step,
-    StructureChosen,
-    Window,
-    WindowClosed,
-    WindowOpened,
-)
 from dystruct.decoding.terminal.view import (
     REFRESH_SECONDS,
     BatchProgress,
@@ -36,6 +27,15 @@ from dystruct.decoding.terminal.view import (
     replay,
 )
 from dystruct.decoding.terminal.wording import LONGEST_PROMPT, TokenTexts, counted, literal, shortened, summary, visible
+from dystruct.decoding.trace import (
+    Commit,
+    Remask,
+    Step,
+    StructureChosen,
+    Window,
+    WindowClosed,
+    WindowOpened,
+)
 from dystruct.model import PriorConfig
 from scripted import EOS, MASK, backbone, hashed, uneven_weights
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from . import options
 from ..errors import UserError
+from . import options
 from .measure_commands import accuracy, calibrate
 from .prompts import STANDARD_INPUT, read_prompts
 from .reporting import complain, reporting

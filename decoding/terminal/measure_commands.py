@@ -9,13 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from . import options
 from ..errors import UserError
+from . import options
 from .targets import check_file_target, save_text
 
-ModelFolder = Annotated[
-    str, typer.Option("--model", help="Model folder, or tiny. Default tiny.", show_default=False)
-]
+ModelFolder = Annotated[str, typer.Option("--model", help="Model folder, or tiny. Default tiny.", show_default=False)]
 Problems = Annotated[
     int, typer.Option("--problems", help="How many held-out problems. Default 200.", min=1, show_default=False)
 ]

@@ -20,9 +20,9 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ..trace import Event, Generation, Step, StructureChosen, WindowClosed, WindowOpened
 from .drawing import ending, header, window_panel
 from .scene import BlockFinished, Scene, Weld
-from ..trace import Event, Generation, Step, StructureChosen, WindowClosed, WindowOpened
 from .wording import TokenTexts, caption, counted, literal, shortened, summary, visible
 
 REFRESH_SECONDS = 0.08

@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .scene import Scene, Weld
 from ..trace import Generation
+from .scene import Scene, Weld
 
 END, SPACE = "∎", "·"
 NAMED = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡"}

@@ -97,7 +97,9 @@ def drills(pool: int, count: int, lines: int = 12) -> Iterator[Drill]:
 
 
 _EXPRESSION = re.compile(
-    r"(?<![\d.*x×/+\-=])(?<![*x×/+\-=] )((\d[\d.]*)(?: ?([*x×/+\-]) ?)[€$£]?(\d[\d.]*) ?= ?)([€$£]?(\d[\d.]*\d|\d))(?![\d%/])"
+    r"(?<![\d.*x×/+\-=])(?<![*x×/+\-=] )"  # not the end of a longer expression
+    r"((\d[\d.]*)(?: ?([*x×/+\-]) ?)[€$£]?(\d[\d.]*) ?= ?)"
+    r"([€$£]?(\d[\d.]*\d|\d))(?![\d%/])"
 )
 
 
@@ -105,7 +107,9 @@ def expressions(answer: str) -> list[tuple[str, str]]:
     """The true equations of two numbers in a worked answer, as (text up to the result, result)."""
     found = []
     for question, left, sign, right, result, value in _EXPRESSION.findall(answer):
-        if max(len(left), len(right), len(value)) > 6 or any(n.count(".") > 1 or n.endswith(".") for n in (left, right)):
+        if max(len(left), len(right), len(value)) > 6 or any(
+            n.count(".") > 1 or n.endswith(".") for n in (left, right)
+        ):
             continue
         a, b = float(left), float(right)
         if sign == "/" and b == 0:

@@ -232,7 +232,8 @@ def _encode_drills(tokenizer: Tokenizer, examples: Iterator[Drill], phase: str, 
     for example in examples:
         encoding = tokenizer.encode(example.text)
         places = [
-            [i for i, (a, b) in enumerate(encoding.offsets) if start <= a and b <= end] for start, end in example.results
+            [i for i, (a, b) in enumerate(encoding.offsets) if start <= a and b <= end]
+            for start, end in example.results
         ]
         yield drill_row(encoding.ids, places, mask, rng)
 
