@@ -40,7 +40,7 @@ def plot_ranks(calibration: RankCalibration) -> Figure:
 
 
 def plot_predictive(check: PredictiveCheck) -> Figure:
-    """A panel a statistic: what the model would repeat (filled) and what was observed or inferred from it (outlined)."""
+    """A panel a statistic: what the model would repeat (filled), what was observed or inferred from it (outlined)."""
     figure = Figure(figsize=(2.6 * len(check.replicated), 2.6), layout="constrained")
     for panel, name in zip(figure.subplots(1, len(check.replicated)), check.replicated, strict=True):
         replicated, observed = check.replicated[name].numpy(), check.observed[name].numpy()

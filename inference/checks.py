@@ -1,12 +1,12 @@
 """Checks that can fail: does the model describe a window, and is the inference the model's own?
 
-    predictive check   T(replicated) against T(observed), replicated edge logits drawn from structures of the prior or of
-                       the posterior: p = P(T_rep > T_obs) + P(T_rep = T_obs) / 2
+    predictive check   T(replicated) against T(observed), edge logits replicated from structures of the prior or of the
+                       posterior: p = P(T_rep > T_obs) + P(T_rep = T_obs) / 2
     calibration        draw (structure, edge logits) from the program, infer, rank the true structure among posterior
                        draws: if prior, likelihood and inference are one model, the rank is uniform for every statistic
 
-Ranks of discrete statistics have ties. A tie is broken at random and the rank spread over its cell, so that it is uniform
-on (0, 1) exactly, and independent from one replication to the next, whatever the statistic.
+Ranks of discrete statistics have ties. A tie is broken at random and the rank spread over its cell, so that it is
+uniform on (0, 1) exactly, and independent from one replication to the next, whatever the statistic.
 
 Both hold alpha_g's ell as a covariate, an argument. The paper uses one ell in both places, as covariate and as
 observation; `calibrate(double_use=True)` does the same and is not calibrated.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 import pyro.poutine as poutine
@@ -93,8 +93,8 @@ class PredictiveCheck:
     """n windows as the model would repeat one, beside the one observed.
 
     cuts (n, L-1): structures drawn from the prior or the posterior (`under`); edge_logit (n, L-1): drawn given them.
-    replicated and observed: statistics (n,) by name. Those of structures are of one posterior draw given each replicate,
-    and of n given the observation; those of the observed edge logits are n times the same number.
+    replicated and observed: statistics (n,) by name. Those of structures are of one posterior draw given each
+    replicate, and of n given the observation; those of the observed edge logits are n times the same number.
     """
 
     under: Under
@@ -105,10 +105,11 @@ class PredictiveCheck:
 
     @property
     def p_values(self) -> dict[str, float]:
-        """P(T_rep > T_obs) + P(T_rep = T_obs) / 2 of each statistic: near 0, the observation is unusually large; near 1, small.
+        """P(T_rep > T_obs) + P(T_rep = T_obs) / 2 of each statistic.
 
-        Under the prior, that of an edge-logit statistic is uniform over windows that the model generates. Under the
-        posterior the data are used twice and p gathers around 1/2: a small one is the stronger for it.
+        Near 0 the observation is unusually large, near 1 unusually small. Under the prior, that of an edge-logit
+        statistic is uniform over windows that the model generates. Under the posterior the data are used twice and p
+        gathers around 1/2: an extreme one says the more.
         """
         values = {}
         for name, replicate in self.replicated.items():
@@ -187,8 +188,8 @@ class RankCalibration:
     def p_values(self) -> dict[str, float]:
         """Of each statistic, rejecting below a: a calibrated inference is rejected with probability at most a.
 
-        Two exact Kolmogorov-Smirnov tests of uniformity, of the rank (bias) and of its distance from the middle (posterior
-        too narrow or too wide), with Bonferroni's correction for taking the smaller.
+        Two exact Kolmogorov-Smirnov tests of uniformity, of the rank (bias) and of its distance from the middle
+        (posterior too narrow or too wide), with Bonferroni's correction for taking the smaller.
         """
         values = {}
         for name, rank in self.ranks.items():
@@ -237,20 +238,25 @@ def calibrate(
     law = length_law(context, prior)
     covariate = torch.zeros(law.high - 1) if covariate_logit is None else torch.as_tensor(covariate_logit)
     if len(covariate) < law.high - 1:
-        raise ValueError(f"covariate_logit must have {law.high - 1} entries for the longest window, got {len(covariate)}.")
+        raise ValueError(
+            f"covariate_logit must have {law.high - 1} entries for the longest window, got {len(covariate)}."
+        )
     generator = torch.Generator().manual_seed(seed)
     lengths = law.sample(torch.Size((replications,)), generator=generator)
 
-    truths, logits, concentration = [], [], []
+    truths: list[Tensor] = []
+    logits: list[Tensor] = []
+    concentration: list[Tensor] = []
     with torch.random.fork_rng(devices=[]):  # a Pyro program takes no generator
-        torch.default_generator.manual_seed(seed)
+        # a stream of its own: sharing the seed would repeat the same numbers in truths and in posterior draws
+        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         for length in lengths.tolist():
             shared = covariate[: length - 1]
             trace = poutine.trace(partition_model).get_trace(
                 None, context, prior, length=length, covariate_logit=shared
             )
-            observed = [trace.nodes[f"edge_logit_{g}"]["value"] for g in range(length - 1)]
-            logits.append(torch.stack(observed) if observed else torch.zeros(0, dtype=torch.float64))
+            observed = [float(cast(Tensor, trace.nodes[f"edge_logit_{g}"]["value"])) for g in range(length - 1)]
+            logits.append(torch.tensor(observed, dtype=torch.float64))
             truths.append(torch.tensor(partition_from_trace(trace).cuts, dtype=torch.bool))
             concentration.append(concentrations(logits[-1] if double_use else shared, context, prior))
 

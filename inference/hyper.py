@@ -5,13 +5,13 @@ Partitions are summed out exactly by the recursion, so what is left is small and
     alpha0 ~ LogNormal      s ~ LogNormal      w_b, intercept ~ Normal around given weights
     log p(ell | alpha0, s) = sum over windows log Z(ell; alpha0) + sum over gaps log(N(ell; s²/2, s) + N(ell; -s²/2, s))
 
-Z is the evidence of a window's partition chain; alpha_g = alpha0 exp(hbar + ell_g - mean ell) takes the recorded ell as a
-covariate. alpha0 stands in the first sum only and s in the second only, so the two are independent a posteriori, and the
-s of largest likelihood solves s² + s⁴/4 = mean ell².
+Z is the evidence of a window's partition chain; alpha_g = alpha0 exp(hbar + ell_g - mean ell) takes the recorded ell
+as a covariate. alpha0 stands in the first sum only and s in the second only, so the two are independent a posteriori,
+and the s of largest likelihood solves s² + s⁴/4 = mean ell².
 
-With w_b unknown, what is observed is psi, and ell = psi·w_b + intercept is a different statistic of it for every w_b. Its
-density alone would grow without bound as w_b goes to 0. If psi given ell is a linear regression that the cuts do not enter
-(as for normal psi, shifted by a cut), then with that regression at its maximum
+With w_b unknown, what is observed is psi, and ell = psi·w_b + intercept is another statistic of it for every w_b. The
+density of ell alone would grow without bound as w_b and s go to 0. If psi given ell is a linear regression that the
+cuts do not enter (as for normal psi whose mean a cut shifts), then with that regression at its maximum
 
     log p(psi | alpha0, s, w_b) = log p(ell | alpha0, s) + N log sd(ell) + constant,     N gaps in all windows,
 
@@ -34,6 +34,7 @@ import pyro.distributions as dist
 import torch
 from numpy.typing import NDArray
 from pyro.infer import MCMC, NUTS
+from pyro.infer.autoguide.initialization import init_to_sample
 from pyro.ops.stats import effective_sample_size, split_gelman_rubin
 from scipy.optimize import minimize_scalar
 from torch import Tensor
@@ -118,7 +119,7 @@ class RecordedWindows:
         )
 
     def log_evidence(self, concentration: Tensor, edge_logit: Tensor | None = None) -> Tensor:
-        """Sum over windows of log Z at alpha0, scalar, nats; differentiable once in alpha0 and in ell (B, G) if given."""
+        """Sum over windows of log Z at alpha0, scalar, nats; differentiable once in alpha0 and a given ell (B, G)."""
         logit = self.edge_logit if edge_logit is None else edge_logit
         return SemiMarkov(logit, concentration * self.relative_concentration, self.lengths).log_evidence.sum()
 
@@ -138,9 +139,9 @@ def hyper_model(
 ) -> None:
     """The Pyro program over what is `unknown`, a part of UNKNOWNS; alpha0 and s that are known are `fixed`'s.
 
-    Sites: concentration, evidence_scale, gap_weights (4,), gap_intercept, and the factor edge_logits, the log density of
-    what was recorded (module's equations). Raises ValueError on an unknown name, or if gap_weights is unknown and the
-    windows have no gap features or the law no weights.
+    Sites: concentration, evidence_scale, gap_weights (4,), gap_intercept, and the factor edge_logits, the log density
+    of what was recorded (module's equations). Raises ValueError on a name not in UNKNOWNS, or if gap_weights is unknown
+    and the windows have no gap features or the law no weights.
     """
     if not unknown or not set(unknown) <= set(UNKNOWNS):
         raise ValueError(f"unknown must name some of {', '.join(UNKNOWNS)}, got {sorted(unknown)}.")
@@ -168,11 +169,10 @@ def hyper_model(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HyperPosterior:
-    """Draws of NUTS: draws[site] is (chains, draws, ...); divergences and acceptance (mean, in [0, 1]) one a chain."""
+    """Draws of NUTS: draws[site] is (chains, draws, ...); divergences of each chain."""
 
     draws: Mapping[str, Tensor]
     divergences: tuple[int, ...]
-    acceptance: tuple[float, ...]
 
     @property
     def mean(self) -> dict[str, Tensor]:
@@ -217,31 +217,33 @@ def sample_hyper(
     *,
     unknown: Collection[str] = ("concentration", "evidence_scale"),
     fixed: PriorConfig | None = None,
-    draws: int = 250,
+    draws: int = 200,
     warmup: int = 100,
     chains: int = 4,
     seed: int = 0,
 ) -> HyperPosterior:
-    """NUTS over what is `unknown` in `hyper_model`: chains one after another, from different starts, seed + chain each.
+    """NUTS over what is `unknown` in `hyper_model`, chains one after another, each from its own draw of the prior.
 
-    The global random stream is left as it was. Errors as in `hyper_model`, and ValueError for fewer than 4 draws.
+    With gap_weights unknown there is a second mode, where cuts and stays have changed places; chains that ended in
+    different modes show it in r-hat. The global random stream is left as it was. Errors as in `hyper_model`, and
+    ValueError for fewer than 4 draws.
     """
     if draws < 4 or warmup < 1 or chains < 1:
         raise ValueError(f"draws must be at least 4, warmup and chains 1, got {draws}, {warmup} and {chains}.")
     arguments: dict[str, Any] = {"unknown": tuple(unknown), "fixed": fixed}
     batch, law = RecordedWindows.of(windows), HyperPrior() if law is None else law
-    runs, divergences, acceptance = [], [], []
-    for chain in range(chains):
-        with torch.random.fork_rng(devices=[]):  # Pyro's samplers take no generator
-            torch.default_generator.manual_seed(seed + chain)
-            sampler = MCMC(NUTS(hyper_model), num_samples=draws, warmup_steps=warmup, disable_progbar=True)
+    runs, divergences = [], []
+    with torch.random.fork_rng(devices=[]):  # Pyro's samplers take no generator
+        torch.default_generator.manual_seed(seed)
+        for _ in range(chains):
+            # a full mass matrix, for weights, intercept and scale are strongly correlated; early trees are kept small
+            # because they are long where the step is not yet adapted, and later ones never come near the limit
+            kernel = NUTS(hyper_model, full_mass=True, init_strategy=init_to_sample, max_tree_depth=5)
+            sampler = MCMC(kernel, num_samples=draws, warmup_steps=warmup, disable_progbar=True)
             sampler.run(batch, law, **arguments)
-        runs.append(sampler.get_samples())
-        report = sampler.diagnostics()
-        divergences.append(len(report["divergences"]["chain 0"]))
-        acceptance.append(float(report["acceptance rate"]["chain 0"]))
-    stacked = {name: torch.stack([run[name] for run in runs]) for name in runs[0]}
-    return HyperPosterior(stacked, tuple(divergences), tuple(acceptance))
+            runs.append(sampler.get_samples())
+            divergences.append(len(sampler.diagnostics()["divergences"]["chain 0"]))
+    return HyperPosterior({name: torch.stack([run[name] for run in runs]) for name in runs[0]}, tuple(divergences))
 
 
 # --- one dimension, without sampling ----------------------------------------------------------------------------------
@@ -249,7 +251,7 @@ def sample_hyper(
 
 @dataclass(frozen=True, eq=False)
 class GridPosterior:
-    """A posterior on a grid: values (N,) of the parameter, increasing, and their probabilities (N,), which sum to one."""
+    """A posterior on a grid: values (N,) of the parameter, increasing, with probabilities (N,), which sum to one."""
 
     values: NDArray[np.float64]
     probabilities: NDArray[np.float64]

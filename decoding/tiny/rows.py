@@ -29,19 +29,19 @@ def autoregressive_row(prompt: list[int], answer: list[int], eos: int) -> Row:
 def masked_row(prompt: list[int], answer: list[int], eos: int, mask: int, rng: Random) -> Row:
     """LLaDA's objective on a span of the response: clean context before it, masks at a uniform rate inside.
 
-    Half of the rows mask the whole response: a third of these end at a random place in mid-sentence, the others
-    after 1 to 8 end tokens, or (a quarter of the time) up to 128. The other half are appended windows of 8
-    to 48 tokens behind a clean beginning of the response, as the decoder of this package makes them.
+    Three rows in four are appended windows of 8 to 48 tokens (the short ones more often) behind a clean beginning of
+    the response, as the decoders of this package make them. The others mask the whole response: a third of these end at
+    a random place in mid-sentence, the rest after 1 to 8 end tokens, or (a quarter of the time) up to 128.
     """
-    if rng.random() < 0.5:
+    if rng.random() < 0.75:
+        start = rng.randint(0, len(answer))
+        end = start + 8 + int(41 * rng.random() ** 2)
+    else:
         start = 0
         if rng.random() < 1 / 3:
             end = rng.randint(1, len(answer))
         else:
             end = len(answer) + (rng.randint(1, 8) if rng.random() < 0.75 else rng.randint(9, 128))
-    else:
-        start = rng.randint(0, len(answer))
-        end = start + rng.randint(8, 48)
     response = (answer + [eos] * max(0, end - len(answer)))[:end]
     rate = rng.uniform(0.05, 1.0)
     masked = [i >= start and rng.random() < rate for i in range(end)]
