@@ -9,17 +9,27 @@ if TYPE_CHECKING:
     from .backbone import Backbone as Backbone
     from .backbone import load as load
     from .baselines import DECODERS as DECODERS
+    from .baselines import AdaBlock as AdaBlock
     from .baselines import Block as Block
+    from .baselines import Daedal as Daedal
+    from .baselines import Dream as Dream
+    from .baselines import Fast as Fast
+    from .baselines import Fixed as Fixed
+    from .baselines import Hierarchy as Hierarchy
+    from .baselines import VsbLike as VsbLike
     from .dystruct import DyStruct as DyStruct
-    from .engine import Decoder as Decoder
-    from .engine import Pass as Pass
-    from .engine import Row as Row
     from .errors import UserError as UserError
     from .generation import generate as generate
+    from .row import Decoder as Decoder
+    from .row import Figures as Figures
+    from .row import Pass as Pass
+    from .row import Row as Row
+    from .sampling import Sampling as Sampling
     from .trace import Commit as Commit
     from .trace import Event as Event
     from .trace import Generation as Generation
     from .trace import Remask as Remask
+    from .trace import Splice as Splice
     from .trace import Step as Step
     from .trace import StructureChosen as StructureChosen
     from .trace import Window as Window
@@ -29,13 +39,15 @@ if TYPE_CHECKING:
 # Imported when first asked for, so that `dystruct --help` need not wait for torch.
 _HOME = {
     "backbone": ("Backbone", "load"),
-    "baselines": ("DECODERS", "Block"),
+    "baselines": ("DECODERS", "AdaBlock", "Block", "Daedal", "Dream", "Fast", "Fixed", "Hierarchy", "VsbLike"),
     "dystruct": ("DyStruct",),
-    "engine": ("Decoder", "Pass", "Row"),
     "errors": ("UserError",),
     "generation": ("generate",),
+    "row": ("Decoder", "Figures", "Pass", "Row"),
+    "sampling": ("Sampling",),
     "trace": (
-        "Commit", "Event", "Generation", "Remask", "Step", "StructureChosen", "Window", "WindowClosed", "WindowOpened",
+        "Commit", "Event", "Generation", "Remask", "Splice", "Step", "StructureChosen", "Window", "WindowClosed",
+        "WindowOpened",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

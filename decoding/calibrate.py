@@ -22,9 +22,10 @@ from dystruct.inference.calibration import Array, LogisticFit, auroc, fit_logist
 from dystruct.model import POSITION_FEATURES, EvidenceWeights, PriorConfig, gap_features
 
 from .backbone import Backbone
-from .engine import Engine, Pass, Row
+from .engine import Engine
 from .errors import UserError
 from .passes import shown_positions
+from .row import Pass, Row
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,12 @@ class Fresh:
 class Canvas:
     """Tokens, commit confidences and running figures of S slots."""
 
-    def __init__(self, slots: int, capacity: int, mask_id: int, device: torch.device) -> None:
+    def __init__(
+        self, slots: int, capacity: int, mask_id: int, device: torch.device, *, observing: bool = True
+    ) -> None:
+        """`observing`: whether the running figures are kept."""
         shape = (slots, capacity + 1)
-        self.capacity, self.mask_id, self.device = capacity, mask_id, device
+        self.capacity, self.mask_id, self.device, self.observing = capacity, mask_id, device, observing
         self.tokens = torch.full(shape, mask_id, dtype=torch.long, device=device)
         self.commit_confidence = torch.zeros(shape, device=device)
         self.prediction = torch.zeros(shape, dtype=torch.long, device=device)
@@ -85,7 +88,7 @@ class Canvas:
         self.origin[slot] = start
 
     def remask(self, region: Region, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mask the counts (R, 1) least confident committed positions; returns which (R, W), their tokens, confidences."""
+        """Mask the counts (R, 1) least confident committed positions; returns which (R, W), tokens, confidences."""
         tokens = self.tokens[region.slots, region.index]
         confidence = self.commit_confidence[region.slots, region.index]
         committed = region.inside & (tokens != self.mask_id)
@@ -110,7 +113,8 @@ class Canvas:
         self.tokens[at] = torch.where(accepted, token, kept)
         firm = accepted & ~tentative
         self.commit_confidence[at] = torch.where(firm, confidence, self.commit_confidence[at])
-        self._observe(region, fresh, masked, accepted)
+        if self.observing:
+            self._observe(region, fresh, masked, accepted)
         return accepted, token, confidence
 
     def _observe(self, region: Region, fresh: Fresh, masked: Tensor, accepted: Tensor) -> None:

@@ -29,9 +29,9 @@ from dystruct.model import (
     window_rate,
 )
 
-from .engine import Pass, Row
 from .errors import UserError
 from .passes import PassesRule, interpolated_passes, quotas, shared_passes, shown_positions
+from .row import Pass, Row
 from .trace import StructureChosen
 from .weld import WeldRule, welds
 
@@ -83,14 +83,13 @@ class DyStruct:
 
     @classmethod
     def preset(cls, name: str, **changes: object) -> DyStruct:
-        """A named setting: "paper" (the defaults) or "appendix" (weld radius 4), with single fields changed."""
-        presets = {"paper": cls(), "appendix": cls(weld_radius=4)}
-        if name not in presets:
-            raise UserError(f"There is no preset {name!r}; the presets are {', '.join(presets)}.")
+        """A named setting of `PRESETS`, with single fields changed."""
+        if name not in PRESETS:
+            raise UserError(f"There is no preset {name!r}; the presets are {', '.join(PRESETS)}.")
         unknown = set(changes) - {field.name for field in fields(cls)}
         if unknown:
             raise UserError(f"DyStruct has no setting {sorted(unknown)[0]!r}.")
-        return replace(presets[name], **changes)  # type: ignore[arg-type]
+        return cls(**{**PRESETS[name], **changes})  # type: ignore[arg-type]
 
     @property
     def widest(self) -> int:
@@ -135,7 +134,7 @@ class DyStruct:
             tokens, features = row.read_window()
             previous = mean_instability(features, weights, self.final_instability)
             row.close_window(tokens, features, previous)
-            if row.model.eos_id in tokens:
+            if row.model.text_length(tokens) < len(tokens):
                 return
 
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
@@ -160,6 +159,19 @@ class DyStruct:
             for quota in quotas(masked, min(self.weld_passes, row.passes_left)):
                 yield Pass("weld", parts[0][0], parts[-1][1], quota, remask, group[0].block, parts)
                 remask = ()
+
+
+# The paper's settings, and its ablations: each leaves out one of the method's parts (the window of one length is as
+# long as the first one would be on average).
+PRESETS: dict[str, dict[str, object]] = {
+    "paper": {},
+    "appendix": {"weld_radius": 4},
+    "no-schedule": {"schedule": "left-to-right"},
+    "no-weld": {"weld": "off"},
+    "no-schedule-no-weld": {"schedule": "left-to-right", "weld": "off"},
+    "fixed-windows": {"prior": PriorConfig(min_length=28, max_length=28)},
+    "one-block": {"structure": "none", "length_rule": "mode"},
+}
 
 
 def _resolve(row: Row, structure: Structure, start: int, end: int, passes: tuple[int, ...]) -> Iterator[Pass]:

@@ -11,214 +11,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from dataclasses import fields, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from dystruct.model import hidden_jump, predict
+from dystruct.model import hidden_jump
 
 from .backbone import Backbone
 from .canvas import Canvas, Fresh, Region
-from .errors import UserError
 from .randomness import Streams, gumbel_noise
-from .trace import (
-    Commit,
-    Event,
-    Generation,
-    PassKind,
-    Remask,
-    Step,
-    StructureChosen,
-    Window,
-    WindowClosed,
-    WindowOpened,
-)
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One forward pass of a row.
-
-    Logits are computed for [start, end) only. Before the pass, of each span in `remask` (start, end, count) the
-    count least confident committed positions are masked again; after it the `commit` most confident masked
-    positions of [start, end) get their tokens. A diagnostic pass commits tentatively (R4). `block` names what is
-    worked on, for the trace. `parts`: the spans of [start, end) that are in play, where it is not in play as a whole.
-    """
-
-    kind: PassKind
-    start: int
-    end: int
-    commit: int
-    remask: tuple[tuple[int, int, int], ...] = ()
-    block: int | None = None
-    parts: tuple[tuple[int, int], ...] = ()
-
-
-class Decoder(Protocol):
-    """Settings of a decoder, whose `decode` is the coroutine."""
-
-    @property
-    def widest(self) -> int:
-        """The widest window that the decoder opens, in tokens."""
-
-    def decode(self, row: Row) -> Iterator[Pass]:
-        """Decode one sequence, pass by pass."""
-
-
-@dataclass
-class _Log:
-    """A pass's outcome on the device. Each tensor (3, width): which positions, their tokens, their confidences.
-
-    The first is of the commits in the pass's span, one more follows for each span that it remasked.
-    """
-
-    number: int
-    request: Pass
-    outcomes: list[Tensor]
-
-
-@dataclass
-class Row:
-    """One sequence being decoded: what its coroutine knows and may ask for."""
-
-    prompt: str
-    prompt_ids: list[int]
-    max_new_tokens: int
-    budget: int
-    streams: Streams
-    model: Backbone
-    slot: int
-    _canvas: Canvas
-    _emit: Callable[[Event], None] | None
-    length: int = 0
-    passes: dict[str, int] = field(default_factory=dict)
-    windows: list[Window] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    started: float = 0.0
-    first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
-    _opened: WindowOpened | None = None
-    _chosen: StructureChosen | None = None
-    _steps: list[Step] = field(default_factory=list)
-    _logs: list[_Log] = field(default_factory=list)
-
-    @property
-    def remaining(self) -> int:
-        """Tokens left of max_new_tokens."""
-        return self.max_new_tokens - self.length
-
-    @property
-    def passes_left(self) -> int:
-        """Forward passes left of the budget."""
-        return self.budget - sum(self.passes.values())
-
-    def open_window(self, length: int, previous_instability: float = 0.5, rate: float | None = None) -> WindowOpened:
-        """Append `length` masks to the response; UserError if that many do not fit."""
-        widest = self._canvas.widest
-        if not 1 <= length <= min(self.remaining, widest):
-            raise UserError(
-                f"A window of {length} tokens cannot be opened, with {self.remaining} tokens left and room for "
-                f"{widest} in a window (of DyStruct, its prior's max_length); correct the length rule or that limit."
-            )
-        self._opened = WindowOpened(len(self.windows), self.length, length, previous_instability, rate)
-        self.length += length
-        self.first_diagnostic = True
-        self._clear()
-        self._notify(self._opened)
-        return self._opened
-
-    def read_diagnostics(self) -> tuple[Tensor, Tensor]:
-        """phi (L, 7) and gap divergences (L-1,) of the diagnostic passes, float64, on the CPU; masks the window again.
-
-        The first of a window's two read-backs.
-        """
-        start, end = self._span()
-        phi = self._canvas.features(self.slot, start, end).double()
-        gaps = self._canvas.gap_divergence[self.slot, start : end - 1].double()
-        phi_values, gap_values = self._read(phi, gaps)
-        self._clear()
-        return phi_values, gap_values
-
-    def read_predictions(self) -> list[int]:
-        """What was last predicted for each position of the window: a read-back of its own."""
-        start, end = self._span()
-        (values,) = self._read(self._canvas.prediction[self.slot, start:end].double())
-        return [int(value) for value in values]
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The open window's passes, as far as they have been read back."""
-        return tuple(self._steps)
-
-    def write(self, tokens: list[int]) -> None:
-        """Put given tokens into the open window, in place of whatever it holds."""
-        start, end = self._span()
-        self._canvas.tokens[self.slot, start:end] = torch.tensor(tokens, device=self._canvas.device)
-
-    def choose_structure(self, chosen: StructureChosen) -> None:
-        """Put the window's structure on record."""
-        self._chosen = chosen
-        self._notify(chosen)
-
-    def read_window(self) -> tuple[list[int], Tensor]:
-        """The window's tokens and phi (L, 7) of the passes that decoded it: the second read-back."""
-        start, end = self._span()
-        tokens = self._canvas.tokens[self.slot, start:end].double()
-        phi = self._canvas.features(self.slot, start, end).double()
-        values, features = self._read(tokens, phi)
-        return [int(value) for value in values], features
-
-    def close_window(self, tokens: list[int], features: Tensor, mean_instability: float | None = None) -> None:
-        """Put the finished window on record."""
-        assert self._opened is not None
-        closed = WindowClosed(
-            self._opened.index, tuple(tokens), tuple(map(tuple, features.tolist())), mean_instability
-        )  # fmt: skip
-        self.windows.append(Window(self._opened, self._chosen, tuple(self._steps), closed))
-        self.tokens.extend(tokens)
-        self._chosen, self._steps = None, []
-        self._notify(closed)
-
-    def record(self, request: Pass, outcomes: list[Tensor]) -> None:
-        """Count a pass and keep its outcome for the trace (the engine calls this)."""
-        self.passes[request.kind] = self.passes.get(request.kind, 0) + 1
-        self.first_diagnostic &= request.kind != "diagnostic"
-        self._logs.append(_Log(sum(self.passes.values()), request, outcomes))
-        if self._emit is not None:
-            self._read()
-
-    def _span(self) -> tuple[int, int]:
-        assert self._opened is not None, "a window must be open"
-        start = len(self.prompt_ids) + self._opened.start
-        return start, start + self._opened.length
-
-    def _clear(self) -> None:
-        self._canvas.clear(self.slot, *self._span())
-
-    def _notify(self, event: Event) -> None:
-        if self._emit is not None:
-            self._emit(event)
-
-    def _read(self, *values: Tensor) -> list[Tensor]:
-        """Bring values and the outcomes of all passes since the last reading to the host, in one transfer."""
-        parts = [outcome for log in self._logs for outcome in log.outcomes] + list(values)
-        if not parts:
-            return []
-        flat = torch.cat([part.reshape(-1) for part in parts]).cpu()
-        if not flat.isfinite().all():
-            raise UserError(
-                f"The model's logits are not finite numbers while decoding {_shorten(self.prompt)!r}; check its "
-                f"weights, or load it in float32."
-            )
-        sizes = [part.numel() for part in parts]
-        pieces = iter([piece.reshape(part.shape) for piece, part in zip(flat.split(sizes), parts, strict=True)])
-        for log in self._logs:
-            step = _step(log.number, log.request, [next(pieces) for _ in log.outcomes])
-            self._steps.append(step)
-            self._notify(step)
-        self._logs = []
-        return list(pieces)
+from .row import Decoder, Pass, Row
+from .sampling import candidates, guided
+from .trace import Event, Generation, Window
 
 
 def _in_play(region: Region, requests: Sequence[Pass]) -> Region:
@@ -232,20 +38,13 @@ def _in_play(region: Region, requests: Sequence[Pass]) -> Region:
     return replace(region, inside=playing.to(region.inside.device, non_blocking=True))
 
 
-def _step(number: int, request: Pass, outcomes: list[Tensor]) -> Step:
-    commits = [Commit(*found) for found in _chosen(request.start, outcomes[0])]
-    remasks = [
-        Remask(*found)
-        for (start, _, _), outcome in zip(request.remask, outcomes[1:], strict=True)
-        for found in _chosen(start, outcome)
-    ]
-    return Step(number, request.kind, request.block, tuple(remasks), tuple(commits))
-
-
-def _chosen(start: int, outcome: Tensor) -> list[tuple[int, int, float]]:
-    """(position, token, confidence) of the positions that an outcome (3, width) marks."""
-    marked, tokens, confidences = outcome.tolist()
-    return [(start + i, int(tokens[i]), confidences[i]) for i, mark in enumerate(marked) if mark]
+def _rows(region: Region, fresh: Fresh, rows: list[int]) -> tuple[Region, Fresh]:
+    """Some rows of a region and of what is predicted for it."""
+    some = torch.tensor(rows).to(region.slots.device, non_blocking=True)
+    return (
+        Region(*(getattr(region, field.name)[some] for field in fields(Region))),
+        Fresh(*(getattr(fresh, field.name)[some] for field in fields(Fresh))),
+    )
 
 
 class Engine:
@@ -277,8 +76,10 @@ class Engine:
         """Decode all prompts; results in their order."""
         capacity = max(len(ids) for ids in prompt_ids) + self.max_new_tokens
         slots = min(self.batch_size, len(prompts))
-        self.canvas = Canvas(slots, capacity, self.model.mask_id, self.model.device)
-        self.canvas.reserve(min(self.decoder.widest, self.max_new_tokens), self.model.vocabulary)
+        widest = self.decoder.widest
+        self.canvas = Canvas(slots, capacity, self.model.mask_id, self.model.device, observing=widest is not None)
+        if widest is not None:
+            self.canvas.reserve(min(widest, self.max_new_tokens), self.model.vocabulary)
         waiting = list(range(len(prompts)))
         active: dict[int, tuple[int, Row, Iterator[Pass]]] = {}  # slot -> (prompt index, row, coroutine)
         done: dict[int, Generation] = {}
@@ -291,6 +92,7 @@ class Engine:
             requests: list[tuple[Row, Pass]] = []
             for slot, (index, row, coroutine) in list(active.items()):
                 request = next(coroutine, None)
+                row.settle()
                 if request is None:
                     done[index] = self._finish(row, settings)
                     del active[slot]
@@ -306,9 +108,18 @@ class Engine:
         self.canvas.place(slot, ids)
         emit = None if observe is None else lambda event: observe(index, event)
         return Row(
-            prompt, ids, self.max_new_tokens, self.budget, Streams.of(self.seed, ids), self.model, slot, self.canvas, emit,
+            prompt=prompt,
+            prompt_ids=ids,
+            max_new_tokens=self.max_new_tokens,
+            budget=self.budget,
+            temperature=self.temperature,
+            streams=Streams.of(self.seed, ids),
+            model=self.model,
+            slot=slot,
+            _canvas=self.canvas,
+            _emit=emit,
             started=time.perf_counter(),
-        )  # fmt: skip
+        )
 
     def _forward(self, requests: list[tuple[Row, Pass]]) -> None:
         """One forward pass for all requests, and what it commits."""
@@ -318,22 +129,34 @@ class Engine:
         spans = [(o + p.start, o + p.end) for o, (_, p) in zip(offsets, requests, strict=True)]
         region = canvas.region(slots, spans)
         remasked = self._remask(requests, offsets)
-        lengths = [o + row.length for o, (row, _) in zip(offsets, requests, strict=True)]
-        fresh = self._predict(requests, region, lengths, offsets)
+        fresh = self._predict(requests, region, offsets)
         diagnostic = [request.kind == "diagnostic" for _, request in requests]
         first = [
-            i for i, (row, p) in enumerate(requests) if diagnostic[i] and row.first_diagnostic and p.end - p.start > 1
-        ]
+            i for i, (row, p) in enumerate(requests)
+            if diagnostic[i] and canvas.observing and row.first_diagnostic and p.end - p.start > 1
+        ]  # fmt: skip
         if first:
-            rows = torch.tensor(first).to(device, non_blocking=True)
-            some = Region(region.slots[rows], region.index[rows], region.inside[rows])
-            canvas.observe_gaps(some, fresh.log_probability[rows])
-        region = _in_play(region, [request for _, request in requests])
-        commits = torch.tensor([[request.commit] for _, request in requests]).to(device, non_blocking=True)
-        tentative = torch.tensor(diagnostic)[:, None].to(device, non_blocking=True)
+            some, said = _rows(region, fresh, first)
+            canvas.observe_gaps(some, said.log_probability)
+        offered = [i for i, (_, request) in enumerate(requests) if request.commit is None]
+        if offered:
+            some, said = _rows(region, fresh, offered)
+            figures = self._figures(some, said)
+            for i, found in zip(offered, figures, strict=True):
+                row, request = requests[i]
+                row.offer(request, found[:, : request.end - request.start])
+        quotas = [i for i in range(len(requests)) if i not in offered]
+        if not quotas:
+            return
+        if offered:
+            region, fresh = _rows(region, fresh, quotas)
+        region = _in_play(region, [requests[i][1] for i in quotas])
+        commits = torch.tensor([[requests[i][1].commit] for i in quotas]).to(device, non_blocking=True)
+        tentative = torch.tensor([[diagnostic[i]] for i in quotas]).to(device, non_blocking=True)
         outcome = torch.stack([value.double() for value in canvas.commit(region, fresh, commits, tentative)], dim=1)
-        for i, (row, request) in enumerate(requests):
-            row.record(request, [outcome[i, :, : request.end - request.start], *remasked.get(i, [])])
+        for k, i in enumerate(quotas):
+            row, request = requests[i]
+            row.record(request, [outcome[k, :, : request.end - request.start], *remasked.get(i, [])])
 
     def _remask(self, requests: list[tuple[Row, Pass]], offsets: list[int]) -> dict[int, list[Tensor]]:
         """Mask what the requests ask to be masked again; the outcomes (3, width) by request."""
@@ -349,37 +172,64 @@ class Engine:
             found.setdefault(i, []).append(outcome[k, :, : end - start])
         return found
 
-    def _predict(
-        self, requests: list[tuple[Row, Pass]], region: Region, lengths: list[int], offsets: list[int]
-    ) -> Fresh:
-        model, device = self.model, self.model.device
+    def _predict(self, requests: list[tuple[Row, Pass]], region: Region, offsets: list[int]) -> Fresh:
+        """What the model says of the region, in one forward call; guided rows go twice through it."""
+        model, canvas, device = self.model, self.canvas, self.model.device
+        lengths = [
+            offset + (row.length if request.visible is None else request.visible)
+            for offset, (row, request) in zip(offsets, requests, strict=True)
+        ]
         longest = max(lengths)
+        ids, sources = canvas.tokens[region.slots[:, 0], :longest], torch.where(region.inside, region.index, 0)
+        again = [i for i, (_, request) in enumerate(requests) if request.sampling.guidance]
+        rows = [*range(len(requests)), *again]
+        if again:
+            prompt = torch.arange(longest) < torch.tensor([[offsets[i]] for i in again])
+            some = torch.tensor(again).to(device, non_blocking=True)
+            ids = torch.cat((ids, ids[some].masked_fill(prompt.to(device, non_blocking=True), model.mask_id)))
+            sources = torch.cat((sources, sources[some]))
         valid = None
         if min(lengths) < longest:
-            valid = (torch.arange(longest) < torch.tensor(lengths)[:, None]).to(device, non_blocking=True)
-        hidden = model.hidden(self.canvas.tokens[region.slots[:, 0], :longest], valid)
+            valid = torch.arange(longest) < torch.tensor([[lengths[i]] for i in rows])
+            valid = valid.to(device, non_blocking=True)
+        hidden = model.hidden(ids, valid)
         # The output that predicts a position, and the one before the region's first for its hidden jump.
-        sources = torch.where(region.inside, region.index, 0) - int(model.shifted)
+        sources = sources - int(model.shifted)
         sources = torch.cat((sources[:, :1] - 1, sources), dim=1).clamp(min=0)
         states = hidden.gather(1, sources[..., None].expand(-1, -1, hidden.shape[-1]))
-        logits = model.logits(states[:, 1:])
-        prediction = predict(logits)
-        token = prediction.top
+        allowed = requests[0][1].sampling.mask_predictable
+        logits = model.logits(states[:, 1:], mask_predictable=allowed)
+        for place, i in enumerate(again, start=len(requests)):
+            logits[i] = guided(logits[i], logits[place], requests[i][1].sampling.guidance)
+        noise = None
         if self.temperature > 0:
             keys = torch.tensor([row.streams.token_key for row, _ in requests]).to(device, non_blocking=True)
             places = region.index - torch.tensor(offsets)[:, None].to(device, non_blocking=True)
-            # below the largest logit, so that no temperature makes all of them infinite
-            scores = (logits - logits.amax(-1, keepdim=True)).double() / self.temperature
-            token = (scores + gumbel_noise(keys, places, logits.shape[-1])).argmax(-1)
-        confidence = prediction.log_probability.gather(-1, token[..., None])[..., 0].exp()
+            noise = gumbel_noise(keys, places, logits.shape[-1])
+        # One decoder's passes sample alike: all of a batch do.
+        token, confidence, said = candidates(logits[: len(requests)], requests[0][1].sampling, self.temperature, noise)
         return Fresh(
-            token, confidence, prediction.entropy, prediction.margin, hidden_jump(states), prediction.log_probability
+            token, confidence, said.entropy, said.margin, hidden_jump(states[: len(requests)]), said.log_probability
         )
 
+    def _figures(self, region: Region, fresh: Fresh) -> Tensor:
+        """The figures (R, 9, W) of a region in the order of `Figures`, float64."""
+        best = fresh.log_probability.topk(2, dim=-1)
+        top, second = best.values.double().exp().unbind(-1)
+        held = self.canvas.tokens[region.slots, region.index]
+        own = fresh.log_probability.gather(-1, held[..., None])[..., 0].exp()
+        rest = fresh.log_probability.clone()
+        rest[..., self.model.mask_id] = -torch.inf
+        unmasked_confidence, unmasked = rest.log_softmax(-1).max(-1)
+        found = (
+            fresh.token, fresh.confidence, best.indices[..., 0], top, top - second, fresh.entropy, own, unmasked,
+            unmasked_confidence.exp().nan_to_num(),  # where a filter leaves nothing but the mask
+        )  # fmt: skip
+        return torch.stack([value.double() for value in found], dim=1)
+
     def _finish(self, row: Row, settings: dict[str, Any]) -> Generation:
-        eos = self.model.eos_id
         tokens = row.tokens
-        useful = tokens.index(eos) if eos in tokens else len(tokens)
+        useful = self.model.text_length(tokens)
         reason: Literal["eos", "length", "budget"] = "length"
         if useful < len(tokens):
             reason = "eos"
@@ -410,8 +260,5 @@ def _occurring(windows: list[Window]) -> set[int]:
         for step in window.steps:
             found.update(commit.token for commit in step.commits)
             found.update(remask.token for remask in step.remasked)
+            found.update(splice.token for splice in step.spliced if splice.token is not None)
     return found
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -13,8 +13,9 @@ import torch
 
 from .backbone import Backbone
 from .dystruct import DyStruct
-from .engine import Decoder, Engine
+from .engine import Engine
 from .errors import UserError
+from .row import Decoder
 from .trace import Event, Generation
 
 
@@ -28,16 +29,19 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
     batch_size: int = 8,
+    chat: bool = False,
     observe: Callable[[int, Event], None] | None = None,
 ) -> list[Generation]:
     """Decode a text for each prompt; results in the prompts' order, each with its trace.
 
     decoder: `DyStruct()` by default. max_new_tokens: N_max, in tokens (R1). budget: forward passes a sequence, of
     all kinds (R12). temperature: of the tokens; 0 takes the most probable one (R15). seed: of every random stream
-    (R16); the text of a prompt depends on neither its place in the list nor the batch size. observe: called with
-    the prompt's index and each event as it happens, at the cost of one read-back a pass.
+    (R16); the text of a prompt depends on neither its place in the list nor the batch size. chat: give each prompt as a
+    user's turn, in the chat template of an Instruct model. observe: called with the prompt's index and each event as
+    it happens, at the cost of one read-back a pass.
 
-    Raises UserError for an empty or too long prompt, a limit below 1, and logits that are not numbers.
+    Raises UserError for an empty or too long prompt, a limit below 1, chat with a base model, and logits that are not
+    numbers.
     """
     decoder = DyStruct() if decoder is None else decoder
     if isinstance(prompts, str):
@@ -51,7 +55,7 @@ def generate(
         raise UserError(f"temperature must be 0 or a positive number, not {temperature!r}.")
     if not prompts:
         return []
-    prompt_ids = [_encode(model, prompt, max_new_tokens) for prompt in prompts]
+    prompt_ids = [_encode(model, prompt, chat, max_new_tokens) for prompt in prompts]
     uses_weights = isinstance(decoder, DyStruct) and decoder.weights is None
     if uses_weights and not model.calibrated:
         warnings.warn(
@@ -67,6 +71,7 @@ def generate(
         "budget": budget,
         "temperature": temperature,
         "seed": seed,
+        "chat": chat,
     }
     engine = Engine(
         model,
@@ -80,10 +85,10 @@ def generate(
     return engine.run(prompts, prompt_ids, observe, settings)
 
 
-def _encode(model: Backbone, prompt: str, max_new_tokens: int) -> list[int]:
+def _encode(model: Backbone, prompt: str, chat: bool, max_new_tokens: int) -> list[int]:
     if not prompt.strip():
         raise UserError("The prompt is empty; give the text to answer.")
-    ids = model.encode(prompt)
+    ids = model.encode(prompt, chat=chat)
     if not ids:
         raise UserError(f"The tokenizer of model {model.name!r} makes no token of {prompt!r}; give another text.")
     if len(ids) + max_new_tokens > model.max_length:

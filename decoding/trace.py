@@ -37,11 +37,26 @@ class Remask:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One forward pass: what was remasked before it, and what was committed after it.
+class Splice:
+    """A change of the response's length: at `position`, `removed` positions gave way to `inserted` of one token.
 
-    In a diagnostic pass the commits are tentative: the window is masked again behind it. `block` is the block
-    (index in the partition) that a resolving pass works on, or the left block of the boundary being welded.
+    `token` is None where masks were inserted.
+    """
+
+    position: int
+    removed: int
+    inserted: int
+    token: int | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One forward pass: what was remasked, then what was committed, then how the length changed.
+
+    A weld remasks before its pass; decoders that choose by a pass's figures do all of it behind the pass. In a
+    diagnostic pass the commits are tentative: the window is masked again behind it. `block` is the block (index in
+    the partition) that a resolving pass works on, or the left block of the boundary being welded. Two neighbouring
+    numbers differ by 2 where guidance took a second forward pass.
     """
 
     number: int
@@ -49,6 +64,7 @@ class Step:
     block: int | None
     remasked: tuple[Remask, ...]
     commits: tuple[Commit, ...]
+    spliced: tuple[Splice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +124,13 @@ class Window:
     steps: tuple[Step, ...]
     closed: WindowClosed
 
+    @property
+    def block_count(self) -> int:
+        """The blocks of its structure; without one, those that its passes name, and 1 where they name none."""
+        if self.structure is not None:
+            return len(self.structure.ends)
+        return max(1, len({step.block for step in self.steps if step.block is not None}))
+
     def events(self) -> Iterator[Event]:
         """The window's events in the order in which they happened."""
         yield self.opened
@@ -152,7 +175,7 @@ class Generation:
     @property
     def block_count(self) -> int:
         """The number of blocks of all windows."""
-        return sum(len(window.structure.ends) if window.structure else 1 for window in self.windows)
+        return sum(window.block_count for window in self.windows)
 
     def replay(self) -> Iterator[tuple[Step, tuple[int, ...]]]:
         """Each pass with the response's tokens after it (masks where nothing is committed), window by window."""
@@ -162,7 +185,9 @@ class Generation:
             canvas[start:end] = [self.mask_token] * window.opened.length
             for step in window.steps:
                 if step.kind == "diagnostic":
-                    shown = canvas[:start] + [self.mask_token] * window.opened.length
+                    canvas[start:] = [self.mask_token] * (len(canvas) - start)
+                    self._splice(canvas, step)
+                    shown = list(canvas)
                     for commit in step.commits:
                         shown[commit.position] = commit.token
                     yield step, tuple(shown)
@@ -171,7 +196,14 @@ class Generation:
                     canvas[remask.position] = self.mask_token
                 for commit in step.commits:
                     canvas[commit.position] = commit.token
+                self._splice(canvas, step)
                 yield step, tuple(canvas)
+
+    def _splice(self, canvas: list[int], step: Step) -> None:
+        """Change a canvas's length as a step did."""
+        for splice in step.spliced:
+            token = self.mask_token if splice.token is None else splice.token
+            canvas[splice.position : splice.position + splice.removed] = [token] * splice.inserted
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the generation as JSON; a file that stands there is replaced only when all is written."""

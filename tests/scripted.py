@@ -71,6 +71,7 @@ class Network:
     def __init__(self, script: Script, shifted: bool, device: str = "cpu") -> None:
         self.script, self.shifted = script, shifted
         self.batches: list[int] = []  # rows of each forward call
+        self.lengths: list[int] = []  # and its positions
         self.weight = torch.zeros(VOCABULARY, VOCABULARY, device=device)
 
     def get_input_embeddings(self) -> Any:
@@ -84,6 +85,7 @@ class Network:
 
     def base_model(self, input_ids: Tensor, attention_mask: Tensor | None, use_cache: bool) -> Any:
         self.batches.append(input_ids.shape[0])
+        self.lengths.append(input_ids.shape[1])
         valid = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         outputs = self.script(input_ids, valid)
         usable = valid.bool()

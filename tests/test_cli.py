@@ -190,7 +190,7 @@ def test_every_option_reaches_its_setting(run: Run, calls: list[dict[str, Any]])
     assert outcome.status == 0, outcome.err
     prior = PriorConfig(concentration=0.5, context_weight=0.0)
     expected = DyStruct("consensus", "mean", prior, passes="share", weld="joint", weld_radius=3)
-    settings = {"max_new_tokens": 16, "budget": 40, "seed": 7, "temperature": 0.5, "batch_size": 3}
+    settings = {"max_new_tokens": 16, "budget": 40, "seed": 7, "temperature": 0.5, "batch_size": 3, "chat": False}
     assert calls == [{"prompts": ["abc"], "decoder": expected, **settings}]
 
 

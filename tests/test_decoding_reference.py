@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dystruct.decoding import DyStruct, Generation, generate
 from dystruct.decoding.randomness import Streams
-from dystruct.model import PriorConfig
+from dystruct.inference import fixed
+from dystruct.model import Partition, PriorConfig
 from plain_decoder import NearTie, PlainDecoder
 from scripted import MASK, backbone, hashed, uneven_weights
 
@@ -81,3 +82,13 @@ def test_a_decode_is_the_plain_decoders(
     except NearTie:
         reject()
     assert MASK not in generation.tokens
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_lies_between_the_intervals_of_a_joint_weld_is_not_in_play(seed: int) -> None:
+    """In blocks longer than two radii, those between two intervals take part in no weld: none of its passes count."""
+    decoder = DyStruct(structure=fixed(Partition((3, 9, 14))), prior=PRIOR, weld="joint", weld_radius=1 + seed % 2)
+    script = hashed(seed, end_logit=-4.0)
+    model = backbone(script, shifted=seed % 2 == 1, weights=uneven_weights())
+    (generation,) = generate(model, ["abc"], decoder, max_new_tokens=28, budget=1000)
+    compare(script, "abc", decoder, generation, 0.0, 0, 1000 / 28)

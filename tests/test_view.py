@@ -375,7 +375,7 @@ def test_the_view_suits_standard_output(monkeypatch: pytest.MonkeyPatch, capsys:
 
 def test_progress_of_several_prompts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    with BatchProgress(2, end_token=EOS, max_new_tokens=6) as progress:
+    with BatchProgress(2, end_tokens={EOS}, max_new_tokens=6) as progress:
         progress.observe(1, WindowOpened(0, 0, 3, 0.5, None))
         progress.observe(1, WindowClosed(0, (5, 5, 5), (), None))
         progress.observe(0, WindowClosed(0, (5, EOS, 5), (), None))

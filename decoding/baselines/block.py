@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..engine import Pass, Row
 from ..errors import UserError
 from ..passes import quotas
+from ..row import Pass, Row
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,5 @@ class Block:
                 yield Pass("resolve", window.start, window.start + window.length, quota)
             tokens, features = row.read_window()
             row.close_window(tokens, features)
-            if row.model.eos_id in tokens:
+            if row.model.text_length(tokens) < len(tokens):
                 return

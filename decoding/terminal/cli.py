@@ -1,4 +1,4 @@
-"""The command line: `dystruct generate`, `show`, `calibrate`, `accuracy`, `train`.
+"""The command line: `dystruct generate`, `show`, `decoders`, `compare`, `calibrate`, `accuracy`, `train`.
 
 Reads options, prompts and files; everything else is done elsewhere. torch and transformers are imported by the
 commands that need them, so that `--help` comes at once. What a user got wrong ends as one sentence on standard
@@ -20,9 +20,11 @@ import typer
 
 from ..errors import UserError
 from . import options
+from .compare_commands import compare, decoders
 from .measure_commands import accuracy, calibrate
 from .prompts import STANDARD_INPUT, read_prompts
 from .reporting import complain, reporting
+from .rival_options import with_rival_options
 from .targets import check_file_target, check_folder_target, save_text, save_trace, save_traces
 from .train_command import train
 
@@ -84,10 +86,12 @@ def _root(
 
 @app.command()
 @reporting
+@with_rival_options
 def generate(
     prompt: options.Prompt = None,
     file: options.PromptFile = None,
     model: options.Model = "tiny",
+    chat: options.Chat = False,
     device: options.Device = None,
     decoder: options.Decoder = "dystruct",
     preset: options.Preset = None,
@@ -107,6 +111,8 @@ def generate(
     save: options.Save = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
+    *,
+    rivals: dict[str, Any],
 ) -> None:
     """Decode a text for PROMPT, or for every prompt of a file, and show how it came about."""
     if as_json and quiet:
@@ -123,6 +129,7 @@ def generate(
         "--weld": weld,
         "--r-weld": r_weld,
         "--block-length": block_length,
+        **rivals,
     }
     with _status(f"loading {model}"):
         chosen = options.decoder_of(
@@ -147,6 +154,7 @@ def generate(
         temperature=temperature,
         seed=seed,
         batch_size=batch_size,
+        chat=chat,
     )
     settings = {
         "decoder": type(chosen).__name__,
@@ -206,6 +214,8 @@ def show(
         replay(view, generation, delay if sys.stdout.isatty() else 0.0)
 
 
+app.command()(reporting(decoders))
+app.command()(reporting(compare))
 app.command()(reporting(calibrate))
 app.command()(reporting(accuracy))
 app.command()(reporting(train))
@@ -286,7 +296,7 @@ def _decode_many(decode: Run, count: int, backbone: Backbone, max_new_tokens: in
     """Decode several prompts, with their progress on standard error."""
     from .view import BatchProgress
 
-    with BatchProgress(count, backbone.eos_id, max_new_tokens) as progress:
+    with BatchProgress(count, backbone.end_ids, max_new_tokens) as progress:
         return decode(observe=progress.observe)
 
 

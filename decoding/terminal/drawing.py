@@ -56,7 +56,7 @@ def window_panel(scene: Scene, texts: TokenTexts) -> RenderableType:
     opened = scene.opened
     title = Text.assemble(
         (f"window {opened.index + 1}", "bold"),
-        f" · tokens {opened.start}–{opened.start + opened.length - 1} · L = {opened.length}",
+        f" · tokens {opened.start}–{opened.start + len(scene.tokens) - 1} · L = {len(scene.tokens)}",
         "" if opened.rate is None else f" · μ = {opened.rate:.1f}",
     )
     parts: list[RenderableType] = [_flow(scene, texts)]

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UserError
+from .rival_options import SETTING_OF
 
 # Option -> field of the decoder's settings; a dot leads into its prior.
 DECODER_SETTINGS = {
@@ -50,8 +51,15 @@ PromptFile = Annotated[
 Model = Annotated[
     str,
     _option(
-        _INPUT, "--model", "tiny, the embedded model, or a local Hugging Face folder. Default tiny.", metavar="FOLDER"
+        _INPUT,
+        "--model",
+        "tiny, the embedded model; a model folder; or a model of the Hugging Face Hub, such as "
+        "GSAI-ML/LLaDA-8B-Instruct. LLaDA, Dream and masked LMs. Default tiny.",
+        metavar="MODEL",
     ),
+]
+Chat = Annotated[
+    bool, _option(_INPUT, "--chat", "Give each prompt as a user's turn, in the chat template of an Instruct model.")
 ]
 Device = Annotated[
     str | None,
@@ -63,13 +71,20 @@ Decoder = Annotated[
     _option(
         _STRUCTURE,
         "--decoder",
-        "dystruct; or block, windows of one length and no structure. Default dystruct.",
+        "dystruct; or block, windows of one length and no structure; or a rival, listed by `dystruct decoders`. "
+        "Default dystruct.",
         metavar="NAME",
     ),
 ]
 Preset = Annotated[
     str | None,
-    _option(_STRUCTURE, "--preset", "paper; or appendix, the same with r_weld 4. Default paper.", metavar="NAME"),
+    _option(
+        _STRUCTURE,
+        "--preset",
+        "paper; appendix, the same with r_weld 4; an ablation: no-schedule, no-weld, no-schedule-no-weld, "
+        "fixed-windows or one-block. Default paper. With a rival: faithful, as the original with all its oddities.",
+        metavar="NAME",
+    ),
 ]
 Structure = Annotated[
     str | None,
@@ -143,7 +158,13 @@ WeldRadius = Annotated[
 ]
 BlockLength = Annotated[
     int | None,
-    _option(_STRUCTURE, "--block-length", "With --decoder block: a window's tokens. Default 8.", min=1, metavar="N"),
+    _option(
+        _STRUCTURE,
+        "--block-length",
+        "With --decoder block: a window's tokens. Default 8. With a rival: a block's.",
+        min=1,
+        metavar="N",
+    ),
 ]
 
 MaxNewTokens = Annotated[
@@ -228,21 +249,27 @@ def decoder_of(name: str, preset: str | None, given: dict[str, Any]) -> Any:
         raise UserError(f"There is no decoder {name!r}; the decoders are {', '.join(DECODERS)}.")
     kind = DECODERS[name]
     settings = {field.name for field in fields(kind)}
+    names = {**DECODER_SETTINGS, **SETTING_OF}
     for option in given:
-        if DECODER_SETTINGS[option].split(".")[0] not in settings:
+        if names[option].split(".")[0] not in settings:
             raise UserError(f"{option} has no use with --decoder {name}; leave it out.")
     if preset is not None and not hasattr(kind, "preset"):
-        raise UserError(f"--preset has no use with --decoder {name}; leave it out.")
+        if "faithful" not in settings:
+            raise UserError(f"--preset has no use with --decoder {name}; leave it out.")
+        if preset != "faithful":
+            raise UserError(f"There is no preset {preset!r} of --decoder {name}; its only one is faithful.")
     for option, value, without in WITHOUT_USE:
         if given.get(option) == value:
             for useless in without:
                 if useless in given:
                     raise UserError(f"{useless} has no use with {option} {value}; leave it out.")
-    values = {DECODER_SETTINGS[option]: value for option, value in given.items()}
+    values = {names[option]: value for option, value in given.items()}
     if str(values.get("passes", "")).isdigit():
         values["passes"] = int(values["passes"])
     try:
-        made = kind() if preset is None else kind.preset(preset)  # type: ignore[attr-defined]
+        if not hasattr(kind, "preset"):
+            return kind(**values, **({} if preset is None else {"faithful": True}))
+        made = kind() if preset is None else kind.preset(preset)
         prior = {key.removeprefix("prior."): values.pop(key) for key in list(values) if key.startswith("prior.")}
         if prior:
             values["prior"] = replace(made.prior, **prior)
@@ -253,7 +280,7 @@ def decoder_of(name: str, preset: str | None, given: dict[str, Any]) -> Any:
 
 def _in_options(message: str) -> str:
     """An error about a setting, with the setting's name as the command line has it."""
-    for option, setting in DECODER_SETTINGS.items():
+    for option, setting in {**DECODER_SETTINGS, **SETTING_OF}.items():
         name = setting.split(".")[-1]
         if message.startswith(f"{name} "):
             return option + message.removeprefix(name)

@@ -64,12 +64,14 @@ class Scene:
     changed: set[int] = field(default_factory=set)
     passes: Counter[str] = field(default_factory=Counter)
     block_passes: Counter[int] = field(default_factory=Counter)
+    _firm: list[int | None] = field(default_factory=list)  # without what diagnostic passes show
     finished: set[int] = field(default_factory=set)
     _before: dict[int, int] = field(default_factory=dict)  # what the weld under way has masked
     _weld: tuple[int | None, int] = (None, 0)  # its block, and its passes so far
 
     def __post_init__(self) -> None:
         self.tokens = [None] * self.opened.length
+        self._firm = list(self.tokens)
 
     @property
     def tentative(self) -> bool:
@@ -84,7 +86,7 @@ class Scene:
     @property
     def ends(self) -> tuple[int, ...]:
         """Ends of the blocks; the whole window is one block where no structure was drawn."""
-        return self.structure.ends if self.structure else (self.opened.length,)
+        return self.structure.ends if self.structure else (len(self.tokens),)
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
@@ -119,7 +121,7 @@ class Scene:
         return []
 
     def _mask_all(self) -> None:
-        self.tokens = [None] * self.opened.length
+        self.tokens = list(self._firm)
         self.fresh.clear()
 
     def _step(self, step: Step) -> list[BlockFinished | Weld]:
@@ -137,6 +139,12 @@ class Scene:
             position = commit.position - start
             self.tokens[position] = commit.token
             self.fresh.add(position)
+        for splice in step.spliced:
+            first, last = splice.position - start, splice.position - start + splice.removed
+            for tokens in (self.tokens, self._firm):
+                tokens[first:last] = [splice.token] * splice.inserted
+            shift = splice.inserted - splice.removed
+            self.fresh = {p + shift if p >= last else p for p in self.fresh if p < first or p >= last}
         if step.kind == "resolve":
             return self._resolved(step.block)
         if step.kind == "weld":
@@ -145,6 +153,7 @@ class Scene:
 
     def _resolved(self, block: int | None) -> list[BlockFinished | Weld]:
         done: list[BlockFinished | Weld] = []
+        block = None if self.structure is None else block
         for index, (start, end) in enumerate(self.blocks):
             if index in self.finished or block not in (index, None):
                 continue

@@ -52,10 +52,10 @@ Vocabulary = Annotated[
 ]
 AutoregressiveTokens = Annotated[
     int | None,
-    _option("--autoregressive-tokens", "Tokens of the first phase, next-token prediction. Default 20000000.", min=0),
+    _option("--autoregressive-tokens", "Tokens of the first phase, next-token prediction. Default 12400000.", min=0),
 ]
 MaskedTokens = Annotated[
-    int | None, _option("--masked-tokens", "Tokens of the second phase, masked prediction. Default 16000000.", min=0)
+    int | None, _option("--masked-tokens", "Tokens of the second phase, masked prediction. Default 11200000.", min=0)
 ]
 BatchTokens = Annotated[int | None, _count("--batch-tokens", "Tokens of a step. Default 5000.")]
 DrillShare = Annotated[

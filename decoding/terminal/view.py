@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from typing import Protocol, Self, TextIO
 
@@ -192,8 +192,8 @@ _COLUMNS = (
 class BatchProgress:
     """How far several prompts are, on standard error: a bar on a terminal, else a line a finished prompt."""
 
-    def __init__(self, count: int, end_token: int, max_new_tokens: int) -> None:
-        self._count, self._end_token, self._max_new_tokens = count, end_token, max_new_tokens
+    def __init__(self, count: int, end_tokens: Set[int], max_new_tokens: int) -> None:
+        self._count, self._end_tokens, self._max_new_tokens = count, end_tokens, max_new_tokens
         self._tokens: Counter[int] = Counter()
         self._windows: Counter[int] = Counter()
         console = Console(stderr=True, highlight=False)
@@ -215,7 +215,7 @@ class BatchProgress:
             return
         self._tokens[index] += len(event.tokens)
         self._windows[index] += 1
-        finished = self._end_token in event.tokens or self._tokens[index] >= self._max_new_tokens
+        finished = not self._end_tokens.isdisjoint(event.tokens) or self._tokens[index] >= self._max_new_tokens
         if self._bar and self._task is not None:
             self._bar.update(self._task, advance=int(finished), tokens=self._tokens.total())
         elif finished:

@@ -121,6 +121,9 @@ def summary(generation: Generation) -> list[tuple[str, str]]:
         remasked = sum(len(weld.before) for weld in welds)
         changed = sum(len(before) for weld in welds for _, before, _ in weld.changes)
         rows.append(("welds", f"{len(welds)}: {counted(remasked, 'token')} remasked, {changed} of them changed"))
+    steps = [step for window in generation.windows for step in window.steps if step.kind == "resolve"]
+    if revised := sum(len(step.remasked) for step in steps):
+        rows.append(("remasked", f"{counted(revised, 'token')} while blocks were resolved"))
     structures = [scene.structure for scene in scenes if scene.structure]
     if structures:
         logs = [structure.log_probability for structure in structures]

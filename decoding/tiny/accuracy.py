@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from scipy.stats import binomtest
 
 from ..backbone import Backbone
-from ..engine import Decoder
 from ..generation import generate
+from ..row import Decoder
 from .problems import is_correct, problems
 
 

@@ -47,8 +47,8 @@ class TrainingConfig:
     intermediate: int = 512
     head: int = 32
     vocabulary: int = 2048
-    autoregressive_tokens: int = 20_000_000
-    masked_tokens: int = 16_000_000
+    autoregressive_tokens: int = 12_400_000
+    masked_tokens: int = 11_200_000
     batch_tokens: int = 5_000
     drill_share: float = 0.45  # of the tokens, in the first phase; half of it in the second
     decay: float = 0.35  # the last part of all tokens, over which the learning rates drop to zero

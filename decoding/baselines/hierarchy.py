@@ -1,0 +1,97 @@
+"""Hierarchy-dLLM: every maximal run of masks in a block nominates its most confident position.
+
+A pass commits the nominated positions with confidence above `low`, any with confidence above `high`, and always the
+best one. With `remask`, a decoded position of the block whose own probability is below it counts as masked: it
+may be decoded again or else is masked; a pass then commits at least one position more than are doubtful.
+
+Where the original goes plainly wrong, and what the default does: it doubts a decoded position when the most probable
+token there, which may be another one, is improbable (the default looks at the token that stands there); it can
+predict the mask and then repeat a pass for ever (never predicted here); it decodes on behind the end token (the default
+ends there). `faithful` keeps these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from ..errors import UserError
+from ..row import Figures, Pass, Row
+from ..sampling import Sampling
+from ..trace import Remask
+from .blocks import check_fraction, check_whole, commit_chosen, ended, finish, ranked, resolve, spans
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Settings of Hierarchy-dLLM: block_length in tokens, the others in probability.
+
+    high: None commits nothing but nominated positions. remask: None revises nothing. Raises UserError for other values.
+    """
+
+    block_length: int = 32
+    low: float = 0.4
+    high: float | None = None
+    remask: float | None = None
+    faithful: bool = False
+
+    def __post_init__(self) -> None:
+        check_whole(self, "block_length")
+        check_fraction(self, "low", "high", "remask")
+        if self.high is not None and self.low > self.high:
+            raise UserError(f"low ({self.low}) must not exceed high ({self.high}).")
+
+    @property
+    def widest(self) -> None:
+        """It has no use for features."""
+        return None
+
+    def decode(self, row: Row) -> Iterator[Pass]:
+        """Decode one sequence, block after block."""
+        sampling = Sampling(mask_predictable=self.faithful)
+        row.open_window(row.max_new_tokens)
+        blocks = spans(row.length, self.block_length)
+        for block, (start, end) in enumerate(blocks):
+            waiting = len(blocks) - block - 1
+            if self.remask is None:
+                yield from resolve(row, start, end, self._chosen, block=block, waiting=waiting, sampling=sampling)
+            else:
+                yield from self._revise(row, start, end, block, waiting, sampling)
+            if not self.faithful and ended(row):
+                break
+        finish(row, keep_masks=self.faithful)
+
+    def _chosen(self, figures: Figures, masked: list[int]) -> list[int]:
+        best = ranked(masked, figures.confidence, figures.start)[0]
+        return sorted({best, *self._nominated(figures, masked)})
+
+    def _nominated(self, figures: Figures, area: list[int]) -> set[int]:
+        """The best position of each run that is above `low`, and all above `high`."""
+        confidence = {p: figures.confidence[p - figures.start] for p in area}
+        runs = [[p for _, p in run] for _, run in groupby(enumerate(area), lambda pair: pair[1] - pair[0])]
+        best = {max(run, key=lambda p: confidence[p]) for run in runs}
+        sure = set() if self.high is None else {p for p in area if confidence[p] > self.high}
+        return {p for p in best if confidence[p] > self.low} | sure
+
+    def _revise(self, row: Row, start: int, end: int, block: int, waiting: int, sampling: Sampling) -> Iterator[Pass]:
+        """Passes over a block in which doubtful positions are decoded again."""
+        assert self.remask is not None
+        committed: dict[int, float] = {}
+        while masked := row.masked(start, end):
+            if row.passes_left <= waiting + 1:
+                yield from resolve(row, start, end, self._chosen, block=block, waiting=waiting, sampling=sampling)
+                return
+            yield Pass("resolve", start, end, None, block=block, sampling=sampling)
+            figures = row.read_figures()
+            doubted = figures.confidence if self.faithful else figures.own
+            doubtful = [p for p in range(start, end) if p not in masked and doubted[p - start] < self.remask]
+            area = sorted(masked + doubtful)
+            chosen = self._nominated(figures, area)
+            missing = len(doubtful) + 1 - len(chosen)
+            rest = [p for p in area if p not in chosen]
+            chosen.update(ranked(rest, figures.confidence, start)[: max(0, missing)])
+            kept = {p for p in doubtful if p in chosen and figures.at(p).token == row.draft[p]}
+            row.remask(Remask(p, row.draft[p], committed[p]) for p in doubtful if p not in kept)
+            commit_chosen(row, figures, sorted(chosen - kept))
+            committed.update({p: figures.at(p).confidence for p in chosen})

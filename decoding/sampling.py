@@ -1,0 +1,84 @@
+"""From logits to candidate tokens and their confidences, on the device.
+
+By default a candidate is the most probable token (or, at a temperature, argmax(logits / T + Gumbel noise)), its
+confidence the untempered softmax probability, and the mask token takes no part (R15). A `Sampling` says what a
+decoder does otherwise. Knows no canvas. Shapes: R rows, W positions, V tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dystruct.model import Prediction, predict
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a pass turns logits into candidates and confidences.
+
+    guidance: scale s of logits = unconditional + (s + 1) (conditional - unconditional), where the unconditional ones
+    come from a second forward pass with the prompt masked; 0 is none. excluded: tokens that are never predicted.
+    deferred: tokens without confidence, so that a candidate among them comes last. tempered: confidences are
+    taken behind the temperature, top_p and top_k, and these two shape what is drawn. mask_predictable: the mask token
+    is a token like any other.
+    """
+
+    guidance: float = 0.0
+    excluded: tuple[int, ...] = ()
+    deferred: tuple[int, ...] = ()
+    tempered: bool = False
+    top_p: float | None = None
+    top_k: int | None = None
+    mask_predictable: bool = False
+
+
+PLAIN = Sampling()
+
+
+def candidates(
+    logits: Tensor, sampling: Sampling, temperature: float, noise: Tensor | None
+) -> tuple[Tensor, Tensor, Prediction]:
+    """Candidate tokens (R, W), their confidences (R, W) and what is predicted, from logits (R, W, V).
+
+    noise: (R, W, V), standard Gumbel; None at temperature 0.
+    """
+    if sampling.excluded:
+        logits = logits.clone()
+        logits[..., list(sampling.excluded)] = -torch.inf
+    if sampling.tempered:
+        logits = _filtered(logits / temperature if temperature > 0 else logits, sampling.top_p, sampling.top_k)
+        temperature = 1.0
+    if noise is not None:
+        # below the largest logit, so that no temperature makes all of them infinite
+        scores = (logits - logits.amax(-1, keepdim=True)).double() / temperature
+        token = (scores + noise).argmax(-1)
+    else:
+        token = logits.argmax(-1)
+    if sampling.deferred:
+        logits = logits.clone()
+        logits[..., list(sampling.deferred)] = -torch.inf
+    prediction = predict(logits)
+    confidence = prediction.log_probability.gather(-1, token[..., None])[..., 0].exp()
+    return token, confidence, prediction
+
+
+def guided(conditional: Tensor, unconditional: Tensor, scale: float) -> Tensor:
+    """Classifier-free guidance of logits (..., V): unconditional + (scale + 1) (conditional - unconditional)."""
+    mixed = unconditional + (scale + 1) * (conditional - unconditional)
+    return torch.where(conditional.isneginf(), conditional, mixed)
+
+
+def _filtered(logits: Tensor, top_p: float | None, top_k: int | None) -> Tensor:
+    """Logits without what is neither in the nucleus of top_p (the token that crosses it stays) nor in the top_k."""
+    if top_p is not None:
+        ordered, order = logits.sort(dim=-1, descending=True)
+        above = ordered.softmax(-1).cumsum(-1) > top_p
+        outside = torch.cat((torch.zeros_like(above[..., :1]), above[..., :-1]), dim=-1)
+        logits = logits.masked_fill(torch.zeros_like(outside).scatter(-1, order, outside), -torch.inf)
+    if top_k is not None:
+        least = logits.topk(min(top_k, logits.shape[-1]), dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < least, -torch.inf)
+    return logits

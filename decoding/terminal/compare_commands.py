@@ -1,0 +1,171 @@
+"""`dystruct decoders` lists the decoders with their settings; `dystruct compare` runs several on one prompt."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UserError
+from . import options
+from .rival_options import SETTING_OF
+
+if TYPE_CHECKING:
+    from ..trace import Generation
+
+COMPARED = ("dystruct", "block", "fixed", "dream", "fast", "daedal", "adablock", "hierarchy")
+
+Compared = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--decoder",
+        help="A decoder to run, with settings after a colon, as in fast:threshold=0.8,block-length=16; once for each. "
+        f"Default: {', '.join(COMPARED)}.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON line a decoder and nothing else.")]
+
+
+def decoders() -> None:
+    """List the decoders with their options and defaults."""
+    from .. import DECODERS
+    from ..dystruct import PRESETS
+
+    for name, kind in DECODERS.items():
+        opening = " ".join((sys.modules[kind.__module__].__doc__ or "").split("\n\n")[0].split())
+        typer.echo(f"{name}: {opening.partition('. ')[0].rstrip('.')}.")
+        presets = list(PRESETS) if name == "dystruct" else ["faithful"] if _is_faithful(kind) else []
+        if presets:
+            typer.echo(f"  --preset: {', '.join(presets)}")
+        for setting, default in _settings(kind):
+            if setting != "faithful":
+                typer.echo(f"  {_option(setting)}: {'none' if default is None else default}")
+        typer.echo("")
+
+
+def compare(
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to answer.", show_default=False)],
+    decoder: Compared = None,
+    model: options.Model = "tiny",
+    device: options.Device = None,
+    max_new_tokens: options.MaxNewTokens = 256,
+    budget: options.Budget = 256,
+    temperature: options.Temperature = 0.0,
+    seed: options.Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Decode a text for PROMPT with several decoders and show text, tokens, passes and time of each."""
+    if not prompt.strip():
+        raise UserError("The prompt is empty; give the text to answer.")
+    names = list(decoder or COMPARED)
+    chosen = [_decoder(name) for name in names]
+    from .. import Block, generate, load
+    from ..device import check_device
+
+    if device is not None:
+        check_device(device)
+    backbone = load(model, device=device)
+    generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
+    found = []
+    for name, settings in zip(names, chosen, strict=True):
+        try:
+            (generation,) = generate(
+                backbone, [prompt], settings, max_new_tokens=max_new_tokens, budget=budget, temperature=temperature,
+                seed=seed,
+            )  # fmt: skip
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
+        found.append(generation)
+        if as_json:
+            typer.echo(json.dumps(_figures(name, generation)))
+    if not as_json:
+        _show(names, found)
+
+
+def _decoder(text: str) -> Any:
+    """The decoder that NAME or NAME:setting=value,… says."""
+    name, _, listed = text.partition(":")
+    given: dict[str, Any] = {}
+    preset = None
+    for item in filter(None, listed.split(",")):
+        setting, sign, value = item.partition("=")
+        option = f"--{setting.strip().replace('_', '-')}"
+        if option == "--preset":
+            preset = value
+        elif option in SETTING_OF or option in options.DECODER_SETTINGS:
+            given[option] = _value(value) if sign else True
+        else:
+            raise UserError(f"There is no setting {setting!r} in {text!r}; `dystruct decoders` lists them.")
+    return options.decoder_of(name, preset, given)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _figures(name: str, generation: Generation) -> dict[str, Any]:
+    return {
+        "decoder": name,
+        "text": generation.text,
+        "useful_tokens": generation.useful_tokens,
+        "wasted_tokens": generation.wasted_tokens,
+        "forward_passes": generation.forward_passes,
+        "seconds": generation.seconds,
+        "stop_reason": generation.stop_reason,
+        "settings": generation.settings,
+    }
+
+
+def _show(names: list[str], generations: list[Generation]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from .wording import literal
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=120)
+    table = Table(show_lines=True)
+    table.add_column("decoder", style="bold")
+    for heading in ("tokens", "passes", "seconds"):
+        table.add_column(heading, justify="right")
+    table.add_column("text", overflow="fold", ratio=1)
+    for name, generation in zip(names, generations, strict=True):
+        table.add_row(
+            Text(name), str(generation.useful_tokens), str(generation.forward_passes), f"{generation.seconds:.2f}",
+            Text(literal(generation.text)),
+        )  # fmt: skip
+    console.print(table)
+
+
+def _is_faithful(kind: Any) -> bool:
+    return any(setting.name == "faithful" for setting in fields(kind))
+
+
+def _settings(kind: Any, within: str = "") -> Iterator[tuple[str, Any]]:
+    """The names and defaults of a decoder's settings, and of those within them."""
+    for setting in fields(kind):
+        if is_dataclass(setting.default):
+            yield from _settings(setting.default, f"{setting.name}.")
+        else:
+            yield within + setting.name, setting.default
+
+
+def _option(setting: str) -> str:
+    """How a setting is given: by its option, or in Python only."""
+    for option, name in {**options.DECODER_SETTINGS, **SETTING_OF}.items():
+        if name == setting:
+            return option
+    return f"{setting} (in Python)"
