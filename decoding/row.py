@@ -92,7 +92,7 @@ class Figures:
 
 
 class Decoder(Protocol):
-    """Settings of a decoder, whose `decode` is the coroutine."""
+    """Settings of a decoder, whose `decode` is the coroutine; its passes sample alike but for their guidance."""
 
     @property
     def widest(self) -> int | None:
@@ -256,7 +256,10 @@ class Row:
         return [position for position in range(start, end) if self.draft[position] == self.model.mask_id]
 
     def commit(self, commits: Iterable[Commit]) -> None:
-        """Give positions their tokens; to be called behind a pass whose figures the decoder reads."""
+        """Give positions their tokens; to be called behind a pass whose figures the decoder reads.
+
+        A later pass's `remask`, which ranks what passes have committed by themselves, does not know their confidence.
+        """
         commits = sorted(commits, key=lambda commit: commit.position)
         self._write([commit.position for commit in commits], [commit.token for commit in commits])
         self._behind().commits += commits

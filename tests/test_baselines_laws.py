@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -179,6 +180,20 @@ def test_what_is_committed_behind_the_end_counts_as_wasted() -> None:
     (generation,) = decode(written(wanted, sure), ["abc"], Dream(), max_new_tokens=10)
     assert generation.tokens == (FIRST_LETTER, FIRST_LETTER, EOS, FIRST_LETTER, FIRST_LETTER)
     assert generation.wasted_tokens == 3
+
+
+def test_quotas_let_the_device_run_ahead_until_the_end_of_a_block() -> None:
+    """Of a block's six passes five read nothing back; the last brings its figures and the tokens behind the others."""
+    read_with: list[int] = []
+    original = Row._read
+
+    def read(self: Row, *values: torch.Tensor) -> list[torch.Tensor]:
+        read_with.extend([sum(self.passes.values())] * bool(values))
+        return original(self, *values)
+
+    with mock.patch.object(Row, "_read", read):
+        decode(integer_hashed(1, end_bonus=-9.0), ["abc"], Fixed(block_length=6), max_new_tokens=18)
+    assert read_with == [6, 6, 12, 12, 18, 18]
 
 
 # --- each decoder's own rules -----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import (
     AlbertConfig,
+    AutoModelForMaskedLM,
     BartConfig,
     BertConfig,
     BertForPreTraining,
@@ -27,7 +28,7 @@ from transformers import (
     PreTrainedTokenizerFast,
     RobertaConfig,
 )
-from transformers.models.auto.modeling_auto import AutoModelForMaskedLM
+from transformers.models.llama import modeling_llama
 
 from checkpoints import Checkpoint, byte_pairs, dream_outputs, llada_outputs, write_dream, write_llada
 from dystruct.decoding import Backbone, Block, DyStruct, UserError, generate, load
@@ -458,6 +459,16 @@ def test_an_auto_map_is_ignored_in_other_formats_too(tmp_path: Path, monkeypatch
     (folder / "modeling_bert.py").write_text("raise SystemExit('remote code was run')\n")
     monkeypatch.setattr(builtins, "input", lambda *text: pytest.fail("a prompt appeared"))
     assert load(folder).mask_id == 4
+
+
+def test_a_network_that_is_causal_all_the_same_is_found_out(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions of transformers take no notice of is_causal."""
+
+    def heedless(config: Any, inputs_embeds: Tensor, **options: Any) -> Tensor:
+        return torch.ones(inputs_embeds.shape[1], inputs_embeds.shape[1], dtype=torch.bool).tril()[None, None]
+
+    monkeypatch.setattr(modeling_llama, "create_causal_mask", heedless)
+    refused(llada, "attends causally here.*transformers 5.2")
 
 
 # --- files that do not fit -------------------------------------------------------------------------------------------

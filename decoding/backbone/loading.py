@@ -92,6 +92,7 @@ def load(
         context = _context(network, source.name)
         if found.masked_lm:
             network = adapt(network, mask_id, source.name)
+        _check_directions(network, source.name)
     evidence, calibrated = (EvidenceWeights.neutral(), False) if neutral else read_calibration(weights, source.folder)
     return Backbone(
         name=source.name,
@@ -234,6 +235,19 @@ def _check_vocabulary(tokenizer: Any, network: Any, source: _Source) -> None:
         raise UserError(
             f"The tokenizer of {source.name!r} has token ids up to {largest}, but its network only {rows} tokens; give "
             f"it the tokenizer files that belong to these weights."
+        )
+
+
+@torch.inference_mode()
+def _check_directions(network: Any, name: str) -> None:
+    """The first position must see the others: versions of transformers differ in what they make of is_causal."""
+    device = network.get_input_embeddings().weight.device
+    first, second = (torch.tensor([[0] + [other] * 5], device=device) for other in (1, 2))
+    states = [network.base_model(input_ids=ids, attention_mask=None, use_cache=False) for ids in (first, second)]
+    if torch.equal(*(state.last_hidden_state[:, 0] for state in states)):
+        raise UserError(
+            f"Model {name!r} attends causally here, so it cannot fill masks; install transformers 5.2 or newer, or "
+            f"leave options out that change its attention."
         )
 
 

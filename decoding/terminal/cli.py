@@ -23,7 +23,7 @@ from . import options
 from .compare_commands import compare, decoders
 from .measure_commands import accuracy, calibrate
 from .prompts import STANDARD_INPUT, read_prompts
-from .reporting import complain, reporting
+from .reporting import complain, reporting, without_progress_bars
 from .rival_options import with_rival_options
 from .targets import check_file_target, check_folder_target, save_text, save_trace, save_traces
 from .train_command import train
@@ -142,7 +142,7 @@ def generate(
         if device is not None:
             check_device(device)
 
-        _without_progress_bars()
+        without_progress_bars()
         backbone = load(model, device=device)
     decode = functools.partial(
         run,
@@ -254,12 +254,6 @@ def _status(text: str) -> Any:
 
     console = Console(stderr=True)
     return console.status(text) if console.is_terminal else nullcontext()
-
-
-def _without_progress_bars() -> None:
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # the bars of a model that loads in a moment
 
 
 def _save(path: Any, generations: list[Generation]) -> None:

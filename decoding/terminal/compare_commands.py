@@ -12,6 +12,7 @@ import typer
 
 from ..errors import UserError
 from . import options
+from .reporting import without_progress_bars
 from .rival_options import SETTING_OF
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def compare(
 
     if device is not None:
         check_device(device)
+    without_progress_bars()
     backbone = load(model, device=device)
     generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
     found = []

@@ -36,3 +36,10 @@ def reporting(command: Command) -> Command:
             raise typer.Exit(2) from error
 
     return reported  # type: ignore[return-value]
+
+
+def without_progress_bars() -> None:
+    """Load models in silence: the bars of one that loads in a moment say nothing."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
