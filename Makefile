@@ -9,7 +9,8 @@
 # `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
 
 # Write a dollar sign as $$.
-export DEMO_PROMPT = A cup of tea is 7 ounces of tea. James drinks 6 cups of tea. If tea has 3 calories per ounce how many calories did he consume?
+export DEMO_PROMPT = Dorothy has 2 times as many Twitter friends as Charlie. Michael has 3 times as many friends on Twitter as Charlie. If Dorothy has 34 friends on Twitter, how many Twitter friends does Michael have?
+DEMO_OPTIONS = --structure sample --passes share --max-new-tokens 128
 BENCHMARKS = dystruct.inference.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
 
@@ -21,7 +22,7 @@ BIN = $(VENV)/bin
 .NOTPARALLEL: # one pip at a time
 
 demo: $(VENV)/runtime.stamp
-	@$(BIN)/dystruct generate "$$DEMO_PROMPT"
+	@$(BIN)/dystruct generate $(DEMO_OPTIONS) "$$DEMO_PROMPT"
 
 test: $(VENV)/dev.stamp
 	@$(BIN)/pytest
