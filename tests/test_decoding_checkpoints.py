@@ -409,8 +409,12 @@ def test_chat_on_the_command_line(
         status, out, _ = run(checkpoints["dream"].folder, *(["--chat"] if chat else []))
         record = json.loads(out)
         assert status == 0 and (record["text"], record["settings"]) == (generation.text, generation.settings)
-    status, out, err = run(write_llada(tmp_path / "model").folder, "--chat")
+    base = write_llada(tmp_path / "model").folder
+    status, out, err = run(base, "--chat")
     assert (status, out) == (2, "") and "has no chat template" in err
+    with pytest.raises(SystemExit):
+        main(["compare", "the sum", "--model", str(base), "--max-new-tokens", "8", "--chat"])
+    assert "has no chat template" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("template", ["{% for %}", "{{ raise_exception('no user') }}", "{{ messages[3].content }}"])

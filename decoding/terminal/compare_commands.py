@@ -54,6 +54,7 @@ def compare(
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to answer.", show_default=False)],
     decoder: Compared = None,
     model: options.Model = "tiny",
+    chat: options.Chat = False,
     device: options.Device = None,
     max_new_tokens: options.MaxNewTokens = 256,
     budget: options.Budget = 256,
@@ -79,7 +80,7 @@ def compare(
         try:
             (generation,) = generate(
                 backbone, [prompt], settings, max_new_tokens=max_new_tokens, budget=budget, temperature=temperature,
-                seed=seed,
+                seed=seed, chat=chat,
             )  # fmt: skip
         except UserError as error:
             raise UserError(f"{name}: {error}") from error
