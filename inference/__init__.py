@@ -4,11 +4,12 @@ from .consensus import consensus_partition, expected_variation_of_information
 from .joint import JointMaximum
 from .length import LengthPosterior, length_posterior
 from .posterior import RankedPartition, StructurePosterior, posterior
-from .rules import CONSENSUS, LENGTH_RULES, MAP, RULES, SAMPLE, StructureRule, fixed
+from .rules import CONSENSUS, FIXED, LENGTH_RULES, MAP, RULES, SAMPLE, StructureRule, fixed
 from .semimarkov import SemiMarkov
 
 __all__ = [
     "CONSENSUS",
+    "FIXED",
     "LENGTH_RULES",
     "MAP",
     "RULES",

@@ -124,4 +124,7 @@ def fixed(partition: Partition | None = None) -> StructureRule:
     return StructureRule("none" if partition is None else "fixed", length, structure)
 
 
-RULES: dict[str, StructureRule] = {"map": MAP, "sample": SAMPLE, "consensus": CONSENSUS, "none": fixed()}
+FIXED = fixed()
+"""The whole window as one block, whatever the diagnostics say; the mean of the length law."""
+
+RULES: dict[str, StructureRule] = {"map": MAP, "sample": SAMPLE, "consensus": CONSENSUS, "none": FIXED}
