@@ -220,7 +220,7 @@ class Generation:
             if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
                 raise ValueError(f"it does not say that it is {FORMAT!r}")
             return _rebuild(cls, data)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{path} is no trace that this version can read ({error}); save it again.") from error
 
 

@@ -273,7 +273,11 @@ class StructurePosterior:
 
 
 def posterior(
-    diagnostics: Diagnostics, context: Context, prior: PriorConfig, *, covariate_logit: Tensor | None = None
+    diagnostics: Diagnostics,
+    context: Context = Context(),  # noqa: B008 - frozen
+    prior: PriorConfig = PriorConfig(),  # noqa: B008 - frozen
+    *,
+    covariate_logit: Tensor | None = None,
 ) -> StructurePosterior:
     """The exact posterior over the structures of the window that `diagnostics` describe, given its length.
 

@@ -493,3 +493,29 @@ def test_devices() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="no device 'cuda'"):
             check_device("cuda")
+
+
+@pytest.mark.parametrize("field", ["order", "block_instability", "passes", "ends"])
+def test_a_trace_whose_parts_do_not_fit_is_refused_before_anything_is_shown(tmp_path: Path, field: str) -> None:
+    model = backbone(hashed(3), weights=uneven_weights())
+    (generation,) = library_generate(model, ["abcab"], DyStruct(structure="sample"), max_new_tokens=20)
+    path = tmp_path / "trace.json"
+    generation.save(path)
+    content = json.loads(path.read_text())
+    content["windows"][0]["structure"][field] = []
+    path.write_text(json.dumps(content))
+    result = CliRunner().invoke(app, ["show", str(path)])
+    assert result.exit_code == 2 and not result.stdout
+    assert "save it again" in result.stderr
+
+
+def test_a_trace_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text("[" * 100_000)
+    result = CliRunner().invoke(app, ["show", str(path)])
+    assert result.exit_code == 2 and "save it again" in result.stderr
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["generate", "abc", "--save", str(tmp_path / ("n" * 300))])
+    assert result.exit_code == 2 and "choose another name" in result.stderr

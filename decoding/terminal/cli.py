@@ -204,7 +204,9 @@ def show(
     except ValueError as error:
         raise UserError(str(error)) from error
     try:
-        summary(generation)  # goes through every event, so that a damaged trace shows before anything is drawn
+        # Goes through every event, so that a damaged trace shows before anything is drawn.
+        summary(generation)
+        picture(generation, width=96, until=None)
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
         raise UserError(f"The trace {str(trace)!r} does not fit together; save it again.") from error
     if svg is not None:

@@ -15,6 +15,7 @@ from ..trace import Generation
 
 def check_file_target(path: Path) -> None:
     """Raise UserError if a file cannot be written at `path`."""
+    _check_name(path)
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; name a file to write.")
     _check_folder(path.parent)
@@ -22,11 +23,21 @@ def check_file_target(path: Path) -> None:
 
 def check_folder_target(path: Path) -> None:
     """Raise UserError unless `path` can become a folder of our own: it is not there yet, or empty."""
+    _check_name(path)
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file; several prompts are saved to a folder, so name a new one.")
     if path.is_dir() and any(path.iterdir()):
         raise UserError(f"The folder {str(path)!r} is not empty; name a new one, so that no older trace gets mixed in.")
     _check_folder(path.absolute().parent)
+
+
+def _check_name(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise UserError(f"Nothing can be written at {str(path)[:80]!r} ({error}); choose another name.") from error
 
 
 def _check_folder(folder: Path) -> None:
