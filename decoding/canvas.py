@@ -30,7 +30,10 @@ class Region:
 
 @dataclass(frozen=True)
 class Fresh:
-    """What a pass predicts for a region: tokens (R, W), their probability, entropy and margin in nats, hidden jump, log distribution."""  # noqa: E501
+    """What a pass predicts for a region: tokens (R, W), their probability, entropy and margin (nats), hidden jump.
+
+    log_probability (R, W, V): the distributions, in nats.
+    """
 
     token: Tensor
     confidence: Tensor
