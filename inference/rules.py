@@ -20,7 +20,7 @@ import torch
 
 from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure, length_law, order_law, window_rate
 
-from .posterior import posterior
+from .posterior import StructurePosterior, posterior
 
 
 class Streams(Protocol):
@@ -35,6 +35,7 @@ class Streams(Protocol):
 
 LengthRule = Callable[[Context, PriorConfig, torch.Generator], int]
 StructureFunction = Callable[[Diagnostics, Context, PriorConfig, Streams], Structure]
+Choice = Callable[[StructurePosterior, Streams], Structure]
 
 
 def _capped(length: int, context: Context) -> int:
@@ -62,11 +63,22 @@ LENGTH_RULES: dict[str, LengthRule] = {"sample": sample_length, "mode": mode_len
 
 @dataclass(frozen=True)
 class StructureRule:
-    """A name, a length rule and a function from diagnostics to a structure."""
+    """A name, a length rule and a function from diagnostics to a structure.
+
+    choice: the same function from their posterior, for a rule that asks it; so who wants to know more of the posterior
+    than the structure need not compute it twice.
+    """
 
     name: str
     length: LengthRule
     structure: StructureFunction
+    choice: Choice | None = None
+
+    def choose(self, exact: StructurePosterior, streams: Streams) -> Structure:
+        """The structure of the window that an exact posterior describes."""
+        if self.choice is not None:
+            return self.choice(exact, streams)
+        return self.structure(exact.diagnostics, exact.context, exact.prior, streams)
 
     def with_length(self, rule: str | LengthRule) -> StructureRule:
         """The same rule with another length rule, by name or as a function. Raises ValueError on an unknown name."""
@@ -77,25 +89,22 @@ class StructureRule:
         return replace(self, length=rule)
 
 
-def _map(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-    return posterior(diagnostics, context, prior).map()
+def _by_posterior(name: str, length: LengthRule, choice: Choice) -> StructureRule:
+    def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
+        return choice(posterior(diagnostics, context, prior), streams)
+
+    return StructureRule(name, length, structure, choice)
 
 
-def _consensus(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-    return posterior(diagnostics, context, prior).consensus()
-
-
-def _sample(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-    return posterior(diagnostics, context, prior).draw(1, streams.partition, streams.order)[0]
-
-
-MAP = StructureRule("map", mode_length, _map)
+MAP = _by_posterior("map", mode_length, lambda exact, streams: exact.map())
 """The most probable partition, then the most probable order; the mode of the length law."""
 
-SAMPLE = StructureRule("sample", sample_length, _sample)
+SAMPLE = _by_posterior(
+    "sample", sample_length, lambda exact, streams: exact.draw(1, streams.partition, streams.order)[0]
+)
 """Length from its prior, partition and order from their posterior."""
 
-CONSENSUS = StructureRule("consensus", mode_length, _consensus)
+CONSENSUS = _by_posterior("consensus", mode_length, lambda exact, streams: exact.consensus())
 """The partition of least expected Hamming loss over cuts, then the most probable order; the mode of the length law."""
 
 

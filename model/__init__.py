@@ -5,10 +5,13 @@ from .features import (
     GAP_FEATURES,
     POSITION_FEATURES,
     Prediction,
+    Summary,
     gap_features,
     hidden_jump,
     jensen_shannon,
+    jensen_shannon_from,
     predict,
+    summarise,
 )
 from .partition import Partition
 from .priors import AnchoredOrder, ClippedPoisson, GapCRP, PlackettLuce, cut_log_probabilities
@@ -49,6 +52,7 @@ __all__ = [
     "Prediction",
     "PriorConfig",
     "Structure",
+    "Summary",
     "anchoring",
     "block_instability",
     "concentrations",
@@ -58,6 +62,7 @@ __all__ = [
     "gap_features",
     "hidden_jump",
     "jensen_shannon",
+    "jensen_shannon_from",
     "length_law",
     "mean_instability",
     "order_law",
@@ -69,5 +74,6 @@ __all__ = [
     "structure_from_trace",
     "structure_model",
     "structure_sites",
+    "summarise",
     "window_rate",
 ]

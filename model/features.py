@@ -36,23 +36,53 @@ class Prediction(NamedTuple):
     margin: Tensor
 
 
+class Summary(NamedTuple):
+    """A distribution (..., V), its entropy (...) in nats, and its margin (...): log p1 - log p2 of the two largest."""
+
+    probability: Tensor
+    entropy: Tensor
+    margin: Tensor
+
+
+def summarise(log_probability: Tensor, top: Tensor) -> Summary:
+    """Probabilities, entropy and margin of log distributions (..., V) whose most probable tokens are top (...)."""
+    probability = log_probability.exp()
+    first = log_probability.gather(-1, top[..., None])
+    second = log_probability.scatter(-1, top[..., None], -torch.inf).amax(-1)
+    return Summary(probability, _entropy(probability, log_probability), first[..., 0] - second)
+
+
 def predict(logits: Tensor) -> Prediction:
     """Normalise logits (..., V) and summarise them; a token with logit -inf takes no part.
 
     Entropy in nats; margin is the difference of the two largest log probabilities.
     """
     log_probability = torch.log_softmax(logits.float(), dim=-1)
-    entropy = torch.special.entr(log_probability.exp()).sum(-1)
-    best = log_probability.topk(2, dim=-1)
-    return Prediction(log_probability, entropy, best.indices[..., 0], best.values[..., 0] - best.values[..., 1])
+    top = log_probability.argmax(-1)
+    _, entropy, margin = summarise(log_probability, top)
+    return Prediction(log_probability, entropy, top, margin)
 
 
 def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
     """Jensen-Shannon divergence in nats (0 to log 2) of distributions given as log probabilities (..., V)."""
     p, q = log_p.exp(), log_q.exp()
-    # JSD = H((p+q)/2) - (H(p) + H(q))/2; entr is 0 at 0, and a NaN stays one
-    mixed = torch.special.entr(0.5 * (p + q)) - 0.5 * (torch.special.entr(p) + torch.special.entr(q))
-    return mixed.sum(-1).clamp(0.0)
+    return jensen_shannon_from(p, _entropy(p, log_p), q, _entropy(q, log_q))
+
+
+def jensen_shannon_from(p: Tensor, entropy_p: Tensor, q: Tensor, entropy_q: Tensor) -> Tensor:
+    """Jensen-Shannon divergence (...) in nats of probabilities p and q (..., V) whose entropies (...) are known.
+
+    JSD = H((p + q) / 2) - (H(p) + H(q)) / 2: one sweep over the vocabulary.
+    """
+    middle = (p + q).mul_(0.5)
+    return (_entropy(middle, middle.log()) - 0.5 * (entropy_p + entropy_q)).clamp(0.0)
+
+
+def _entropy(probability: Tensor, log_probability: Tensor) -> Tensor:
+    """-sum p log p over the last axis, 0 log 0 being 0; a NaN stays one."""
+    # a product with the clamped logarithm, many times as fast as torch.special.entr
+    finite = log_probability.clamp(min=torch.finfo(log_probability.dtype).min)
+    return finite.mul_(probability).sum(-1).neg_()
 
 
 def hidden_jump(hidden: Tensor) -> Tensor:

@@ -1,0 +1,29 @@
+"""Pictures of structures, posteriors, calibration and decodings (matplotlib): each takes `ax` and returns its axes.
+
+Without `ax` a figure of its own is made, `ax.figure`; pyplot is not involved.
+"""
+
+from .accuracy import pareto_front, plot_accuracy
+from .calibration import plot_rank_histogram, plot_reliability, plot_replicates, plot_weights
+from .marginals import plot_block_count, plot_block_marginals, plot_window_length
+from .structures import plot_map_above_samples, plot_posterior, plot_ribbon, plot_structures
+from .style import visible
+from .unmasking import plot_unmasking
+
+__all__ = [
+    "pareto_front",
+    "plot_accuracy",
+    "plot_block_count",
+    "plot_block_marginals",
+    "plot_map_above_samples",
+    "plot_posterior",
+    "plot_rank_histogram",
+    "plot_reliability",
+    "plot_replicates",
+    "plot_ribbon",
+    "plot_structures",
+    "plot_unmasking",
+    "plot_weights",
+    "plot_window_length",
+    "visible",
+]

@@ -1,0 +1,65 @@
+"""Accuracy against forward passes, with the decoders that no other one beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from .style import axes, series_style
+
+
+def pareto_front(passes: ArrayLike, accuracy: ArrayLike) -> tuple[int, ...]:
+    """Indices, by growing passes, of those that no other beats: as good in both and better in one. Equals are kept."""
+    cost, gain = np.asarray(passes, dtype=float), np.asarray(accuracy, dtype=float)
+    front = [
+        index
+        for index in range(len(cost))
+        if not ((cost <= cost[index]) & (gain >= gain[index]) & ((cost < cost[index]) | (gain > gain[index]))).any()
+    ]
+    return tuple(sorted(front, key=lambda index: (cost[index], index)))
+
+
+def plot_accuracy(
+    passes: ArrayLike,
+    accuracy: ArrayLike,
+    names: Sequence[str],
+    *,
+    interval: ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Accuracy (n,), 0 to 1, against mean forward passes (n,) of decoders called `names`, and their Pareto front.
+
+    interval (n, 2): lower and upper ends of each accuracy, drawn as bars. Raises ValueError where numbers differ.
+    """
+    cost, gain = np.asarray(passes, dtype=float), np.asarray(accuracy, dtype=float)
+    if cost.shape != gain.shape or cost.shape != (len(names),) or not len(names):
+        raise ValueError(f"passes, accuracy and names must be {len(names)} each, got {cost.shape} and {gain.shape}.")
+    bars = None if interval is None else np.asarray(interval, dtype=float)
+    if bars is not None and bars.shape != (len(names), 2):
+        raise ValueError(f"interval must have shape ({len(names)}, 2), got {bars.shape}.")
+    ax = axes(ax, 7.0, 3.8)
+    front = pareto_front(cost, gain)
+    ax.step(
+        cost[list(front)], gain[list(front)], where="post", color="0.85", linewidth=4, label="Pareto front", zorder=1
+    )
+    for index, name in enumerate(names):
+        colour, marker = series_style(index)
+        if bars is not None:
+            ax.vlines(cost[index], *bars[index], color=colour, linewidth=1, zorder=2)
+        ax.plot(
+            cost[index], gain[index], marker, color=colour, markersize=8, label=name, zorder=3,
+            markerfacecolor=colour if index in front else "white", markeredgewidth=1.5,
+        )  # fmt: skip
+    ax.set_xlabel("forward passes a sequence")
+    ax.set_ylabel("accuracy")
+    ax.set_ylim(bottom=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(
+        handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9,
+        title="filled: on the front", title_fontsize=9, alignment="left",
+    )  # fmt: skip
+    return ax
