@@ -42,27 +42,38 @@ Folder = Annotated[
     ),
 ]
 Width = Annotated[int | None, _count("--width", "Hidden units, a multiple of --head. Default 192.", _MODEL)]
-Layers = Annotated[int | None, _count("--layers", "Layers. Default 6.", _MODEL)]
+Layers = Annotated[int | None, _count("--layers", "Layers. Default 8.", _MODEL)]
 Intermediate = Annotated[
     int | None, _count("--intermediate", "Units between the two projections. Default 512.", _MODEL)
 ]
 Head = Annotated[int | None, _count("--head", "Units of an attention head. Default 32.", _MODEL)]
 Vocabulary = Annotated[
-    int | None, _option("--vocabulary", "Tokens of the vocabulary, at least 258. Default 2048.", panel=_MODEL, min=258)
+    int | None, _option("--vocabulary", "Tokens of the vocabulary, at least 258. Default 3072.", panel=_MODEL, min=258)
 ]
 AutoregressiveTokens = Annotated[
     int | None,
-    _option("--autoregressive-tokens", "Tokens of the first phase, next-token prediction. Default 12400000.", min=0),
+    _option("--autoregressive-tokens", "Tokens of the first phase, next-token prediction. Default 20000000.", min=0),
+]
+WindowedTokens = Annotated[
+    int | None,
+    _option(
+        "--windowed-tokens",
+        "Tokens of the second phase, all windows of an answer beside it. Default 12000000.",
+        min=0,
+    ),
 ]
 MaskedTokens = Annotated[
-    int | None, _option("--masked-tokens", "Tokens of the second phase, masked prediction. Default 11200000.", min=0)
+    int | None, _option("--masked-tokens", "Tokens of the third phase, masked prediction. Default 8000000.", min=0)
 ]
+Maths = Annotated[float | None, _option("--maths", "Share of maths problems. Default 0.4.", min=0.0, max=1.0)]
+Code = Annotated[float | None, _option("--code", "Share of code problems. Default 0.3.", min=0.0, max=1.0)]
+Logic = Annotated[float | None, _option("--logic", "Share of logic problems. Default 0.3.", min=0.0, max=1.0)]
 BatchTokens = Annotated[int | None, _count("--batch-tokens", "Tokens of a step. Default 5000.")]
 DrillShare = Annotated[
     float | None,
     _option(
         "--drill-share",
-        "Share of plain arithmetic in the first phase, half of it in the second. Default 0.45.",
+        "Share of plain arithmetic in the first phase, half of it in the others. Default 0.3.",
         min=0.0,
         max=0.9,
     ),
@@ -86,6 +97,25 @@ AdamRate = Annotated[
 WeightDecay = Annotated[float | None, _option("--weight-decay", "Weight decay of Muon. Default 0.01.", min=0.0)]
 Seed = Annotated[int | None, _option("--seed", "Seed of the weights and the batches. Default 0.", min=0)]
 _RUN = "Run"
+StartFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--start-from",
+        metavar="FOLDER",
+        help="A smaller model of the same widths, that an earlier run wrote, for a new run to grow from. Default None.",
+        rich_help_panel=_RUN,
+        show_default=False,
+    ),
+]
+ExecuteCode = Annotated[
+    bool | None,
+    typer.Option(
+        "--execute-code",
+        help="Score code too, by running what the model wrote, in a limited subprocess. Default False.",
+        rich_help_panel=_RUN,
+        show_default=False,
+    ),
+]
 Device = Annotated[str | None, _option("--device", "cpu, cuda, cuda:1, … Default cpu.", panel=_RUN)]
 Compile = Annotated[
     bool | None, _option("--compile/--no-compile", "Compile the model; needs a C compiler. Default True.", panel=_RUN)
@@ -99,7 +129,12 @@ ValidateEvery = Annotated[
 ]
 AccuracyProblems = Annotated[
     int | None,
-    _option("--accuracy-problems", "Held-out problems to answer at each such look. Default 32.", panel=_RUN, min=0),
+    _option(
+        "--accuracy-problems",
+        "Held-out problems of each domain to answer at each such look. Default 16.",
+        panel=_RUN,
+        min=0,
+    ),
 ]
 
 
@@ -111,7 +146,11 @@ def train(
     head: Head = None,
     vocabulary: Vocabulary = None,
     autoregressive_tokens: AutoregressiveTokens = None,
+    windowed_tokens: WindowedTokens = None,
     masked_tokens: MaskedTokens = None,
+    maths: Maths = None,
+    code: Code = None,
+    logic: Logic = None,
     batch_tokens: BatchTokens = None,
     drill_share: DrillShare = None,
     decay: Decay = None,
@@ -120,14 +159,18 @@ def train(
     adam_rate: AdamRate = None,
     weight_decay: WeightDecay = None,
     seed: Seed = None,
+    start_from: StartFrom = None,
+    execute_code: ExecuteCode = None,
     device: Device = None,
     compile: Compile = None,
     save_every: SaveEvery = None,
     validate_every: ValidateEvery = None,
     accuracy_problems: AccuracyProblems = None,
 ) -> None:
-    """Train a small masked diffusion model on worked word problems, or go on with a run that was stopped."""
+    """Train a small masked diffusion model on problems with worked answers, or go on with a run that was stopped."""
     how = {
+        "start_from": start_from,
+        "execute_code": execute_code,
         "device": device,
         "compile": compile,
         "save_every": save_every,
@@ -141,7 +184,11 @@ def train(
         "head": head,
         "vocabulary": vocabulary,
         "autoregressive_tokens": autoregressive_tokens,
+        "windowed_tokens": windowed_tokens,
         "masked_tokens": masked_tokens,
+        "maths": maths,
+        "code": code,
+        "logic": logic,
         "batch_tokens": batch_tokens,
         "drill_share": drill_share,
         "decay": decay,
@@ -154,12 +201,14 @@ def train(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{str(folder)!r} is a file; name a folder for the run.")
     if importlib.util.find_spec("reasoning_gym") is None:
-        raise UserError("The word problems need reasoning-gym; install it with: pip install 'dystruct[train]'.")
+        raise UserError("The maths problems need reasoning-gym; install it with: pip install 'dystruct[train]'.")
     from ..device import check_device
     from ..tiny import training
 
     if device is not None:
         check_device(device)
+    if start_from is not None and not (start_from / "tokenizer.json").is_file():
+        raise UserError(f"{str(start_from)!r} is no model folder; name one that `dystruct train` wrote.")
     config = _config(folder, _those_given(given))
     try:
         model = training.train(folder, config, report=typer.echo, **_those_given(how))
@@ -193,6 +242,8 @@ def _config(folder: Path, given: dict[str, Any]) -> TrainingConfig:
                 )
         return config
     config = TrainingConfig(**given)
+    if not config.maths + config.code + config.logic:
+        raise UserError("All of --maths, --code and --logic are 0; give one of them a share.")
     if config.width % config.head:
         raise UserError(f"--width {config.width} is no multiple of --head {config.head}; change one of them.")
     try:

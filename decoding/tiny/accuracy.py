@@ -1,22 +1,26 @@
-"""How many held-out word problems a decoder answers exactly, with the figures that make the number mean something."""
+"""How many held-out problems a decoder answers right, with the figures that make the number mean something."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from scipy.stats import binomtest
 
 from ..backbone import Backbone
+from ..errors import UserError
 from ..generation import generate
 from ..row import Decoder
-from .problems import is_correct, problems
+from .problems import problems
+from .scoring import is_right
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Exact answers among `count` problems, a 95% Wilson interval, and means a problem."""
+    """Right answers among `count` problems, a 95% Wilson interval, and means a problem; right and asked by kind."""
 
+    domain: str
     split: str
     count: int
     correct: int
@@ -29,6 +33,7 @@ class Accuracy:
     windows: float
     blocks: float
     stop_reasons: dict[str, int]
+    kinds: dict[str, tuple[int, int]]
     settings: dict[str, object]
 
     def as_dict(self) -> dict[str, object]:
@@ -40,21 +45,26 @@ def measure_accuracy(
     model: Backbone,
     decoder: Decoder,
     *,
+    domain: str = "maths",
     split: str = "test",
     count: int = 200,
     max_new_tokens: int = 256,
     budget: int = 256,
     seed: int = 0,
     batch_size: int = 16,
+    execute_code: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> Accuracy:
-    """Decode the first `count` problems of a split and compare the value behind the last ``####``.
+    """Decode the first `count` problems of a domain's split and score them (see `scoring.is_right`).
 
+    execute_code: allows to run the code that the model writes, in a limited subprocess; the domain "code" needs it.
     report: called with the problems done and right so far, after each batch.
     """
-    asked = problems(split, count)
+    if domain == "code" and not execute_code:
+        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    asked = problems(domain, split, count)
     generations = []
-    correct = 0
+    right: list[bool] = []
     for start in range(0, count, batch_size * 2):
         chunk = asked[start : start + batch_size * 2]
         found = generate(
@@ -67,12 +77,18 @@ def measure_accuracy(
             batch_size=batch_size,
         )
         generations += found
-        correct += sum(is_correct(g.text, problem.value) for g, problem in zip(found, chunk, strict=True))
+        right += [is_right(p, g.text, execute_code=execute_code) for p, g in zip(chunk, found, strict=True)]
         if report is not None:
-            report(len(generations), correct)
+            report(len(generations), sum(right))
+    correct = sum(right)
+    kinds = {
+        kind: (sum(r for r, p in zip(right, asked, strict=True) if p.kind == kind), of)
+        for kind, of in sorted(Counter(problem.kind for problem in asked).items())
+    }
     interval = binomtest(correct, count).proportion_ci(method="wilson")
     reasons = [generation.stop_reason for generation in generations]
     return Accuracy(
+        domain=domain,
         split=split,
         count=count,
         correct=correct,
@@ -84,6 +100,7 @@ def measure_accuracy(
         wasted_tokens=sum(generation.wasted_tokens for generation in generations) / count,
         windows=sum(len(generation.windows) for generation in generations) / count,
         blocks=sum(generation.block_count for generation in generations) / count,
+        kinds=kinds,
         stop_reasons={reason: reasons.count(reason) for reason in sorted(set(reasons))},
         settings=dict(generations[0].settings),
     )

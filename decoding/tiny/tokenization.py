@@ -24,3 +24,10 @@ def build_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     )
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
+
+
+def special_token(tokenizer: Tokenizer, token: str) -> int:
+    """The id of a special token, which must be in the vocabulary."""
+    found = tokenizer.token_to_id(token)
+    assert found is not None, f"the tokenizer has no {token}"
+    return found

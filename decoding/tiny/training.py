@@ -1,8 +1,10 @@
 """Train the embedded model: next-token prediction first, then LLaDA's masked objective with shifted logits.
 
-The model is transformers' Qwen3 with tied embeddings. In the first phase it attends causally; in the second in
-both directions, and position i is still predicted from the output at i-1 (Dream's recipe), so what the
-first phase learnt carries over. One learning-rate schedule spans both: warm up, hold, drop to zero.
+Three phases (see `rows` for what a row of each is). In the first the model attends causally. In the second the
+windows of an answer are decoded beside it, all in one row; this keeps teaching what the first phase taught
+while attention within a window becomes bidirectional. In the third, rows are what the decoders of this package show
+the model. Position i is always predicted from the output at i-1 (Dream's recipe), so what was learnt carries
+over. One learning-rate schedule spans all: warm up, hold, drop to zero.
 
 A run lives in one folder: `checkpoint.safetensors` (weights, optimiser moments and, as metadata, the
 counters), `tokenizer.json`, `log.jsonl`, and at the end the Hugging Face folder `model/`. Killed at any moment
@@ -18,24 +20,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
-from dystruct.model import EvidenceWeights
-
-from ..backbone import Backbone
 from ..baselines import Block
 from .accuracy import measure_accuracy
-from .problems import Drill, Problem, drills, problems
-from .rows import Row, autoregressive_row, drill_row, masked_row
-from .tokenization import EOS, MASK, build_tokenizer
-
-PROMPT_FORMAT = "{prompt}\n"
+from .batches import PHASES, PROMPT_FORMAT, Batch, collate, encode, pool_of_rows
+from .network import Size, as_backbone, export, grow, new_network
+from .problems import DOMAINS, problems
+from .tokenization import EOS, build_tokenizer, special_token
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,18 @@ class TrainingConfig:
     """What a training run is made of. Sizes in tokens, rates per step."""
 
     width: int = 192
-    layers: int = 6
+    layers: int = 8
     intermediate: int = 512
     head: int = 32
-    vocabulary: int = 2048
-    autoregressive_tokens: int = 12_400_000
-    masked_tokens: int = 11_200_000
+    vocabulary: int = 3072
+    autoregressive_tokens: int = 20_000_000
+    windowed_tokens: int = 12_000_000
+    masked_tokens: int = 8_000_000
+    maths: float = 0.4  # the domains' shares of the problems
+    code: float = 0.3
+    logic: float = 0.3
     batch_tokens: int = 5_000
-    drill_share: float = 0.45  # of the tokens, in the first phase; half of it in the second
+    drill_share: float = 0.3  # of the tokens, in the first phase; half of it in the others
     decay: float = 0.35  # the last part of all tokens, over which the learning rates drop to zero
     warmup_steps: int = 60
     muon_rate: float = 0.02
@@ -59,8 +62,26 @@ class TrainingConfig:
     seed: int = 0
 
     @property
+    def size(self) -> Size:
+        """The network's size."""
+        return Size(self.width, self.layers, self.intermediate, self.head, self.vocabulary)
+
+    @property
     def total_tokens(self) -> int:
-        return self.autoregressive_tokens + self.masked_tokens
+        """Tokens of all phases."""
+        return self.autoregressive_tokens + self.windowed_tokens + self.masked_tokens
+
+    @property
+    def mix(self) -> dict[str, float]:
+        """Each domain's share of the problems; the shares sum to 1."""
+        shares = {"maths": self.maths, "code": self.code, "logic": self.logic}
+        return {domain: share / sum(shares.values()) for domain, share in shares.items()}
+
+    def phase(self, tokens: int) -> str:
+        """The phase in which a run stands after this many tokens."""
+        if tokens < self.autoregressive_tokens:
+            return "autoregressive"
+        return "windowed" if tokens < self.autoregressive_tokens + self.windowed_tokens else "masked"
 
 
 @dataclass
@@ -69,7 +90,7 @@ class Progress:
 
     tokens: int = 0
     steps: int = 0
-    phase: str = "autoregressive"
+    phase: str = PHASES[0]
     pool: int = 0
     index: int = 0
     seconds: float = 0.0
@@ -79,45 +100,64 @@ def train(
     folder: Path,
     config: TrainingConfig,
     *,
+    start_from: Path | None = None,
     device: str = "cpu",
     compile: bool = True,
     save_every: float = 240.0,
     validate_every: int = 2_000_000,
-    accuracy_problems: int = 32,
+    accuracy_problems: int = 16,
+    execute_code: bool = False,
     report: Callable[[str], None] = print,
 ) -> Path:
     """Train, or go on training, in `folder`; returns the finished model's Hugging Face folder.
 
-    Every `validate_every` tokens the held-out loss is logged, in the masked phase with the share of
-    `accuracy_problems` validation problems that block decoding (a token a pass, blocks of 8) answers exactly.
+    start_from: a model folder written by an earlier run, which the new one grows from (see `network.grow`). Every
+    `validate_every` tokens the held-out loss of each domain is logged, in the last phase with the share of
+    `accuracy_problems` validation problems a domain that block decoding (a token a pass, blocks of 8) answers exactly;
+    code only if `execute_code` allows to run what the model wrote, in a limited subprocess.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(folder, config)
     torch.manual_seed(config.seed)
-    model = new_model(config, tokenizer).to(device)
-    optimisers = _optimisers(model, config)
-    progress = _restore(folder, model, optimisers)
-    backbone = torch.compile(model.model, dynamic=True) if compile else model.model
+    network = new_network(config.size, tokenizer).to(device)
+    optimisers = _optimisers(network, config)
+    if start_from is not None and not (folder / "checkpoint.safetensors").exists():
+        smaller = Qwen3ForCausalLM.from_pretrained(start_from, dtype=torch.float32)
+        grow(network, tokenizer, smaller, Tokenizer.from_file(str(start_from / "tokenizer.json")))
+    progress = _restore(folder, network, optimisers)
+    # Eager attention: its backward pass is twice as fast as the fused one at these sizes on a CPU.
+    network.set_attn_implementation("eager")
+    backbone = torch.compile(network.model, dynamic=True) if compile else network.model
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
     first_tokens, first_time = progress.tokens, time.monotonic()
     next_validation = (progress.tokens // validate_every + 1) * validate_every
     recent: list[float] = []
+    pad = special_token(tokenizer, EOS)
 
     while progress.tokens < config.total_tokens:
-        phase = "autoregressive" if progress.tokens < config.autoregressive_tokens else "masked"
+        phase = config.phase(progress.tokens)
         if phase != progress.phase:
             progress.phase, progress.index = phase, 0
             progress.pool += 1
-        pool = pool_of_batches(tokenizer, config, phase, progress.pool)
+        pool = pool_of_rows(
+            tokenizer,
+            phase,
+            progress.pool,
+            seed=config.seed,
+            batch_tokens=config.batch_tokens,
+            mix=config.mix,
+            drill_share=config.drill_share,
+        )
         for rows in pool[progress.index :]:
             share = progress.tokens / config.total_tokens
             rate = min(1.0, (progress.steps + 1) / config.warmup_steps, max(0.0, 1 - share) / config.decay)
             for optimiser in optimisers:
                 for group in optimiser.param_groups:
                     group["lr"] = group["initial_lr"] * rate
-            loss = _loss(backbone, model, rows, phase, tokenizer, device)
+            batch = collate(rows, pad, device)
+            loss = nn.functional.cross_entropy(_predict(backbone, network, batch).float(), batch.targets)
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             for optimiser in optimisers:
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=True)
@@ -141,192 +181,87 @@ def train(
                 recent.clear()
             if progress.tokens >= next_validation:
                 next_validation += validate_every
-                figures = validate(model, tokenizer, config, phase, device)
-                if phase == "masked":
-                    backbone_now = as_backbone(model, tokenizer)
-                    figures["held_out_accuracy"] = measure_accuracy(
-                        backbone_now, Block(8), split="validation", count=accuracy_problems
-                    ).accuracy
-                    model.train()
+                figures = validate(network, tokenizer, phase, device)
+                if phase == PHASES[-1] and accuracy_problems:
+                    figures |= _accuracies(network, tokenizer, accuracy_problems, execute_code)
                 _log(folder, {**asdict(progress), **figures})
                 report(f"{phase:14s} held out: " + ", ".join(f"{k} {v:.4f}" for k, v in figures.items()))
             if time.monotonic() - saved > save_every:
-                _save(folder, model, optimisers, progress)
+                _save(folder, network, optimisers, progress)
                 saved = time.monotonic()
-            if progress.tokens >= config.total_tokens or (
-                phase == "autoregressive" and progress.tokens >= config.autoregressive_tokens
-            ):
+            if config.phase(progress.tokens) != phase or progress.tokens >= config.total_tokens:
                 break
         else:
             progress.pool, progress.index = progress.pool + 1, 0
-    _save(folder, model, optimisers, progress)
-    return export(model, tokenizer, folder / "model")
+    _save(folder, network, optimisers, progress)
+    return export(network, tokenizer, folder / "model")
 
 
-def new_model(config: TrainingConfig, tokenizer: Tokenizer) -> Qwen3ForCausalLM:
-    """A randomly initialised model of the configured size."""
-    eos = tokenizer.token_to_id(EOS)
-    settings = Qwen3Config(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=config.width,
-        intermediate_size=config.intermediate,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.width // config.head,
-        num_key_value_heads=config.width // config.head,
-        head_dim=config.head,
-        max_position_embeddings=1024,
-        tie_word_embeddings=True,
-        use_cache=False,
-        eos_token_id=eos,
-        pad_token_id=eos,
-        bos_token_id=None,
-    )
-    settings.is_causal = False
-    settings.mask_token_id = tokenizer.token_to_id(MASK)
-    settings.shifted_logits = True
-    settings.prompt_format = PROMPT_FORMAT
-    return Qwen3ForCausalLM(settings)
-
-
-def pool_of_batches(tokenizer: Tokenizer, config: TrainingConfig, phase: str, pool: int) -> list[list[Row]]:
-    """The batches of one pool of examples: rows of like length together, about `batch_tokens` a batch."""
-    rng = Random(f"{config.seed} {phase} {pool}")
-    size = 2048
-    words = problems("train", size, start=pool * size)
-    rows = _encode(tokenizer, words, phase, rng)
-    share = config.drill_share * (1.0 if phase == "autoregressive" else 0.5)
-    wanted = share / (1 - share) * sum(len(row.ids) for row in rows)
-    for row in _encode_drills(tokenizer, drills(pool, 2 * size), phase, rng):
-        if wanted <= 0:
-            break
-        rows.append(row)
-        wanted -= len(row.ids)
-    rows.sort(key=lambda row: len(row.ids))
-    batches: list[list[Row]] = [[]]
-    for row in rows:
-        if (len(batches[-1]) + 1) * len(row.ids) > config.batch_tokens:
-            batches.append([])
-        batches[-1].append(row)
-    rng.shuffle(batches)
-    return batches
-
-
-def _encode(tokenizer: Tokenizer, examples: list[Problem], phase: str, rng: Random) -> list[Row]:
-    prompts = tokenizer.encode_batch([PROMPT_FORMAT.format(prompt=example.question) for example in examples])
-    answers = tokenizer.encode_batch([example.answer for example in examples])
-    eos, mask = _special(tokenizer, EOS), _special(tokenizer, MASK)
-    pairs = zip(prompts, answers, strict=True)
-    if phase == "autoregressive":
-        return [autoregressive_row(prompt.ids, answer.ids, eos) for prompt, answer in pairs]
-    return [masked_row(prompt.ids, answer.ids, eos, mask, rng) for prompt, answer in pairs]
-
-
-def _special(tokenizer: Tokenizer, token: str) -> int:
-    found = tokenizer.token_to_id(token)
-    assert found is not None, f"the tokenizer has no {token}"
-    return found
-
-
-def _encode_drills(tokenizer: Tokenizer, examples: Iterator[Drill], phase: str, rng: Random) -> Iterator[Row]:
-    mask = tokenizer.token_to_id(MASK) if phase == "masked" else None
-    for example in examples:
-        encoding = tokenizer.encode(example.text)
-        places = [
-            [i for i, (a, b) in enumerate(encoding.offsets) if start <= a and b <= end]
-            for start, end in example.results
-        ]
-        yield drill_row(encoding.ids, places, mask, rng)
-
-
-def _loss(backbone, model, rows: list[Row], phase: str, tokenizer: Tokenizer, device: str) -> Tensor:
-    """Mean negative log likelihood in nats of the rows' targets, each read from the output one position before."""
-    logits, targets = _predict(backbone, model, rows, phase, tokenizer, device)
-    return nn.functional.cross_entropy(logits.float(), targets)
-
-
-def _predict(backbone, model, rows, phase, tokenizer, device) -> tuple[Tensor, Tensor]:
-    length = max(len(row.ids) for row in rows)
-    ids = torch.full((len(rows), length), tokenizer.token_to_id(EOS))
-    labels = torch.full((len(rows), length), -100)
-    valid = torch.zeros(len(rows), length, dtype=torch.bool)
-    for i, row in enumerate(rows):
-        ids[i, : len(row.ids)] = torch.tensor(row.ids)
-        labels[i, : len(row.ids)] = torch.tensor(row.labels)
-        valid[i, : len(row.ids)] = True
-    attends = valid[:, None, None, :].expand(-1, 1, length, -1)
-    if phase == "autoregressive":
-        attends = attends & torch.ones(length, length, dtype=torch.bool).tril()
-    places = (labels[:, 1:] != -100).nonzero()
-    targets = labels[:, 1:][places[:, 0], places[:, 1]].to(device)
-    with torch.autocast(device.split(":")[0], torch.bfloat16):
-        hidden = backbone(input_ids=ids.to(device), attention_mask=attends.contiguous().to(device)).last_hidden_state
-        return model.lm_head(hidden[places[:, 0].to(device), places[:, 1].to(device)]), targets
+def _predict(backbone: Callable[..., Any], network: Qwen3ForCausalLM, batch: Batch) -> Tensor:
+    """Logits (T, V) of the batch's targets, each read from the output one place before."""
+    kind = batch.ids.device.type
+    bias = torch.zeros(batch.attends.shape, dtype=torch.bfloat16, device=batch.ids.device)
+    bias.masked_fill_(~batch.attends, torch.finfo(torch.bfloat16).min)
+    with torch.autocast(kind, torch.bfloat16):
+        hidden = backbone(
+            input_ids=batch.ids, position_ids=batch.positions, attention_mask=bias
+        ).last_hidden_state  # fmt: skip
+        return network.lm_head(hidden[batch.places[:, 0], batch.places[:, 1]])
 
 
 @torch.no_grad()
-def validate(model, tokenizer: Tokenizer, config: TrainingConfig, phase: str, device: str) -> dict[str, float]:
-    """Held-out loss, and the share of 256 worked answers of which every target is the most probable token.
+def validate(network: Qwen3ForCausalLM, tokenizer: Tokenizer, phase: str, device: str = "cpu") -> dict[str, float]:
+    """Of each domain, the loss in nats a target and the share of 128 rows whose every target is the most probable.
 
     In the first phase the second figure is the share that greedy left-to-right decoding would reproduce exactly.
     """
-    words = problems("validation", 256)
-    rows = sorted(_encode(tokenizer, words, phase, Random(7)), key=lambda row: len(row.ids))
-    loss, count, exact = 0.0, 0, 0
-    for start in range(0, len(rows), 32):
-        chunk = rows[start : start + 32]
-        logits, targets = _predict(model.model, model, chunk, phase, tokenizer, device)
-        loss += float(nn.functional.cross_entropy(logits.float(), targets, reduction="sum"))
-        count += len(targets)
-        right = (logits.argmax(-1) == targets).tolist()
-        for row in chunk:
-            size = sum(label != -100 for label in row.labels[1:])
-            exact += all(right[:size])
-            right = right[size:]
-    return {"held_out_loss": loss / count, "held_out_exact": exact / len(rows)}
+    figures: dict[str, float] = {}
+    for domain in DOMAINS:
+        words = problems(domain, "validation", 128)
+        rows = sorted(encode(tokenizer, words, phase, Random(7)), key=lambda row: len(row.ids))
+        loss, count, exact = 0.0, 0, 0
+        for start in range(0, len(rows), 16):
+            chunk = rows[start : start + 16]
+            batch = collate(chunk, special_token(tokenizer, EOS), device)
+            logits = _predict(network.model, network, batch).float()
+            loss += float(nn.functional.cross_entropy(logits, batch.targets, reduction="sum"))
+            count += len(batch.targets)
+            right = logits.argmax(-1) == batch.targets
+            wrong = torch.bincount(batch.places[~right, 0].cpu(), minlength=len(chunk))
+            exact += int((wrong == 0).sum())
+        figures |= {f"{domain}_loss": loss / count, f"{domain}_exact": exact / len(rows)}
+    return figures
 
 
-def as_backbone(model: Qwen3ForCausalLM, tokenizer: Tokenizer) -> Backbone:
-    """The model in training as the decoders take it, without calibrated weights."""
-    model.eval()
-    return Backbone(
-        name="in training",
-        network=model,
-        tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS, pad_token=EOS, mask_token=MASK),
-        mask_id=model.config.mask_token_id,
-        eos_id=model.config.eos_token_id,
-        shifted=True,
-        max_length=model.config.max_position_embeddings,
-        weights=EvidenceWeights.neutral(),
-        calibrated=False,
-        prompt_format=PROMPT_FORMAT,
-    )
-
-
-def export(model: Qwen3ForCausalLM, tokenizer: Tokenizer, folder: Path) -> Path:
-    """Write an ordinary Hugging Face folder: weights in bfloat16, config, generation config, tokenizer."""
-    copy = Qwen3ForCausalLM(model.config)
-    copy.load_state_dict(model.state_dict())
-    copy.generation_config.eos_token_id = copy.generation_config.pad_token_id = model.config.eos_token_id
-    copy.to(torch.bfloat16).save_pretrained(folder)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=EOS, pad_token=EOS, mask_token=MASK, model_max_length=1024
-    ).save_pretrained(folder)
-    return folder
+def _accuracies(network: Qwen3ForCausalLM, tokenizer: Tokenizer, count: int, execute: bool) -> dict[str, float]:
+    backbone = as_backbone(network, tokenizer)
+    asked = [domain for domain in DOMAINS if execute or domain != "code"]
+    figures = {
+        f"{domain}_accuracy": measure_accuracy(
+            backbone, Block(8), domain=domain, split="validation", count=count, execute_code=execute
+        ).accuracy
+        for domain in asked
+    }
+    network.train()
+    return figures
 
 
 def _tokenizer(folder: Path, config: TrainingConfig) -> Tokenizer:
     path = folder / "tokenizer.json"
     if not path.exists():
-        words = problems("train", 12_000, start=500_000_000)
-        texts: Iterator[str] = (f"{PROMPT_FORMAT.format(prompt=word.question)}{word.answer}" for word in words)
-        build_tokenizer(texts, config.vocabulary).save(str(path))
+        texts: Iterator[str] = (
+            f"{PROMPT_FORMAT.format(prompt=problem.question)}{problem.answer}"
+            for domain, share in config.mix.items()
+            for problem in problems(domain, "train", round(24_000 * share), start=500_000_000)
+        )
+        build_tokenizer(texts, config.size.vocabulary).save(str(path))
     return Tokenizer.from_file(str(path))
 
 
-def _optimisers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
+def _optimisers(network: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, AdamW for the embedding and the norms."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "layers" in name]
-    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "layers" not in name]
+    matrices = [p for name, p in network.named_parameters() if p.ndim == 2 and "layers" in name]
+    others = [p for name, p in network.named_parameters() if p.ndim != 2 or "layers" not in name]
     optimisers = [
         torch.optim.Muon(matrices, lr=config.muon_rate, weight_decay=config.weight_decay),
         torch.optim.AdamW(others, lr=config.adam_rate, betas=(0.9, 0.95), weight_decay=0.0),
@@ -337,8 +272,8 @@ def _optimisers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Op
     return optimisers
 
 
-def _save(folder: Path, model: nn.Module, optimisers: list[torch.optim.Optimizer], progress: Progress) -> None:
-    tensors = {f"model.{name}": p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+def _save(folder: Path, network: nn.Module, optimisers: list[torch.optim.Optimizer], progress: Progress) -> None:
+    tensors = {f"model.{name}": p.detach().cpu().contiguous() for name, p in network.named_parameters()}
     for which, optimiser in enumerate(optimisers):
         for index, moments in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{which}.{index}.{k}": torch.as_tensor(v).cpu() for k, v in moments.items()}
@@ -347,14 +282,14 @@ def _save(folder: Path, model: nn.Module, optimisers: list[torch.optim.Optimizer
     os.replace(partial, folder / "checkpoint.safetensors")
 
 
-def _restore(folder: Path, model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> Progress:
+def _restore(folder: Path, network: nn.Module, optimisers: list[torch.optim.Optimizer]) -> Progress:
     path = folder / "checkpoint.safetensors"
     if not path.exists():
         return Progress()
     with safe_open(path, "pt") as file:
         progress = Progress(**json.loads(file.metadata()["progress"]))
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
+            for name, parameter in network.named_parameters():
                 parameter.copy_(file.get_tensor(f"model.{name}"))
         for which, optimiser in enumerate(optimisers):
             state: dict[int, dict[str, Tensor]] = {}
