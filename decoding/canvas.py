@@ -1,7 +1,7 @@
 """The token canvas of a batch and all that a forward pass changes on it, on the device and without read-back.
 
 A canvas holds S slots of C positions (and one scratch position, where writes for padding go). A pass works on
-a `Region`: one span a row, padded to the widest. Committing and remasking rank the region's positions by
+a `Region`: some positions of each row, padded to the widest. Committing and remasking rank the region's positions by
 confidence, ties to the left (R15). For each position the canvas also keeps the running figures from which the
 seven features are made (`features`); a position's prediction, distribution, entropy, confidence, margin and
 hidden jump are those of the last pass in which it was masked (R6).
@@ -16,31 +16,37 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dystruct.model import jensen_shannon
+from dystruct.model import jensen_shannon_from
+
+# What the running figures are: passes in play, passes in which masked, rejections, changes of prediction, the sum of
+# divergences, and the last masked pass's entropy, hidden jump, confidence and margin.
+_MASKED, _DIVERGENCE, _ENTROPY, _CONFIDENCE, _FIGURES = 1, 4, 5, 7, 9
 
 
 @dataclass(frozen=True)
 class Region:
-    """Spans of R rows: slots (R, 1), canvas positions (R, W) and which of them are inside (R, W)."""
+    """Positions of R rows: places (R, W) on the canvas (see `Canvas.place_of`), ascending, and which are inside."""
 
-    slots: Tensor
-    index: Tensor
+    places: Tensor
     inside: Tensor
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """What a pass predicts for a region: tokens (R, W), their probability, entropy and margin (nats), hidden jump.
+    """What a pass predicts for N cells of a region: token, confidence, entropy and margin in nats, hidden jump (N,).
 
-    log_probability (R, W, V): the distributions, in nats.
+    probability (N, V): the distributions. cells: the numbers (N,) of the cells in the region (R, W), row by row; None:
+    all of them. What the others hold is not looked at, so every masked position must be among them. Where the canvas
+    observes nothing, token and confidence are enough.
     """
 
     token: Tensor
     confidence: Tensor
-    entropy: Tensor
-    margin: Tensor
-    jump: Tensor
-    log_probability: Tensor
+    entropy: Tensor | None = None
+    margin: Tensor | None = None
+    jump: Tensor | None = None
+    probability: Tensor | None = None
+    cells: Tensor | None = None
 
 
 class Canvas:
@@ -49,123 +55,145 @@ class Canvas:
     def __init__(
         self, slots: int, capacity: int, mask_id: int, device: torch.device, *, observing: bool = True
     ) -> None:
-        """`observing`: whether the running figures are kept."""
+        """`observing`: whether the running figures are kept; without them no pass can be tentative."""
         shape = (slots, capacity + 1)
         self.capacity, self.mask_id, self.device, self.observing = capacity, mask_id, device, observing
         self.tokens = torch.full(shape, mask_id, dtype=torch.long, device=device)
         self.commit_confidence = torch.zeros(shape, device=device)
-        self.prediction = torch.zeros(shape, dtype=torch.long, device=device)
-        # passes in play, passes in which masked, rejections, changes of prediction, divergence, and the last masked
-        # pass's entropy, hidden jump, confidence, margin
-        self.counts = torch.zeros(4, *shape, device=device)
-        self.figures = torch.zeros(5, *shape, device=device)
-        self.gap_divergence = torch.zeros(shape, device=device)
-        self.previous: Tensor | None = None  # (S, widest window, V): the last masked pass's log distribution
-        self.origin = torch.zeros(slots, 1, dtype=torch.long, device=device)  # where `previous` begins
+        self.columns = torch.arange(capacity + 1, device=device)
+        self.previous: Tensor | None = None  # (S·(widest window) + 1, V): the last masked pass's distributions
+        self.widest = 0  # window that there is room for, in tokens
+        if observing:
+            self.prediction = torch.zeros(shape, dtype=torch.long, device=device)
+            self.figures = torch.zeros(*shape, _FIGURES, device=device)
+            self.gap_divergence = torch.zeros(shape, device=device)
+            self.origin = torch.zeros(shape, dtype=torch.long, device=device)  # where its distribution is in `previous`
+
+    def place_of(self, slot: int, position: int | None) -> int:
+        """The number of a slot's position on the canvas; None: of its scratch position, for padding."""
+        return slot * (self.capacity + 1) + (self.capacity if position is None else position)
 
     def place(self, slot: int, ids: list[int]) -> None:
         """Write a prompt at the beginning of a slot; everything behind it is masked."""
         self.tokens[slot] = self.mask_id
         self.tokens[slot, : len(ids)] = torch.tensor(ids, device=self.device)
+        self.commit_confidence[slot] = 0
 
     def region(self, slots: list[int], spans: list[tuple[int, int]]) -> Region:
         """The region of half-open canvas spans, one a slot."""
         width = max(end - start for start, end in spans)
-        columns = torch.arange(width)
-        starts = torch.tensor([span[0] for span in spans])[:, None]
-        ends = torch.tensor([span[1] for span in spans])[:, None]
-        index = starts + columns
-        inside = index < ends
-        index = torch.where(inside, index, self.capacity)
-        return Region(
-            torch.tensor(slots)[:, None].to(self.device, non_blocking=True),
-            index.to(self.device, non_blocking=True),
-            inside.to(self.device, non_blocking=True),
-        )
+        rows = [
+            [end - start, *range(self.place_of(slot, start), self.place_of(slot, end))]
+            + [self.place_of(slot, None)] * (width - end + start)
+            for slot, (start, end) in zip(slots, spans, strict=True)
+        ]
+        plan = torch.tensor(rows).to(self.device, non_blocking=True)
+        return Region(plan[:, 1:], self.columns[:width] < plan[:, :1])
 
     def clear(self, slot: int, start: int, end: int) -> None:
         """Mask a window and forget its figures: before the diagnostic pass, and again behind it."""
         self.tokens[slot, start:end] = self.mask_id
-        self.counts[:, slot, start:end] = 0
-        self.figures[:, slot, start:end] = 0
-        self.origin[slot] = start
+        if self.observing:
+            self.figures[slot, start:end] = 0
+            self.origin[slot, start:end] = self.columns[: end - start] + slot * self.widest
+
+    def masked(self, region: Region) -> Tensor:
+        """Which of a region's positions are masked (R, W)."""
+        return (self.tokens.take(region.places) == self.mask_id) & region.inside
 
     def remask(self, region: Region, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mask the counts (R, 1) least confident committed positions; returns which (R, W), tokens, confidences."""
-        tokens = self.tokens[region.slots, region.index]
-        confidence = self.commit_confidence[region.slots, region.index]
+        tokens, confidence = self.tokens.take(region.places), self.commit_confidence.take(region.places)
         committed = region.inside & (tokens != self.mask_id)
-        chosen = committed & (_rank(torch.where(committed, confidence, torch.inf), descending=False) < counts)
-        self.tokens[region.slots, region.index] = torch.where(chosen, self.mask_id, tokens)
+        chosen = committed & _first(torch.where(committed, confidence, torch.inf), counts, descending=False)
+        _put(self.tokens, region, torch.where(chosen, self.mask_id, tokens))
         return chosen, tokens, confidence
 
-    def commit(self, region: Region, fresh: Fresh, counts: Tensor, tentative: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def commit(
+        self, region: Region, fresh: Fresh, counts: Tensor, tentative: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Commit the counts (R, 1) most confident masked positions; returns which (R, W), their tokens, confidences.
 
         A tentative row (R, 1) shows its most confident positions, shown ones taking part with what was last
-        predicted for them, and masks all others again (R4); its commit confidences are not kept.
+        predicted for them, and masks all others again (R4); its commit confidences are not kept. None: no row is.
         """
-        at = (region.slots, region.index)
-        tokens = self.tokens[at]
-        masked = region.inside & (tokens == self.mask_id)
-        token = torch.where(masked, fresh.token, self.prediction[at])
-        confidence = torch.where(masked, fresh.confidence, self.figures[3][at])
-        eligible = masked | (tentative & region.inside)
-        accepted = eligible & (_rank(torch.where(eligible, confidence, -torch.inf), descending=True) < counts)
-        kept = torch.where(tentative, self.mask_id, tokens)
-        self.tokens[at] = torch.where(accepted, token, kept)
-        firm = accepted & ~tentative
-        self.commit_confidence[at] = torch.where(firm, confidence, self.commit_confidence[at])
+        shape = region.inside.shape
+        tokens = self.tokens.take(region.places)
+        masked = (tokens == self.mask_id) & region.inside
+        eligible, predicted = masked, spread(fresh.token, fresh.cells, shape)
+        if not self.observing:
+            if tentative is not None:
+                raise ValueError("a canvas that observes nothing knows no tentative pass: let it observe.")
+            token, confidence = predicted, spread(fresh.confidence, fresh.cells, shape)
+        else:
+            figures = self.figures.view(-1, _FIGURES).index_select(0, region.places.reshape(-1)).view(*shape, _FIGURES)
+            latest = spread(self._latest(region, fresh, figures, masked), fresh.cells, shape)
+            token, confidence = predicted, latest[..., _CONFIDENCE - _DIVERGENCE]
+            if tentative is not None:
+                token = torch.where(masked, predicted, self.prediction.take(region.places))
+                confidence = torch.where(masked, confidence, figures[..., _CONFIDENCE])
+                eligible = masked | (tentative & region.inside)
+                tokens = torch.where(tentative, self.mask_id, tokens)
+        accepted = _first(torch.where(eligible, confidence, -torch.inf), counts, descending=True) & eligible
+        _put(self.tokens, region, torch.where(accepted, token, tokens))
+        firm = accepted if tentative is None else accepted & ~tentative
+        _put(
+            self.commit_confidence,
+            region,
+            torch.where(firm, confidence, self.commit_confidence.take(region.places)),
+        )
         if self.observing:
-            self._observe(region, fresh, masked, accepted)
+            self._observe(region, predicted, latest, figures, masked, accepted)
         return accepted, token, confidence
 
-    def _observe(self, region: Region, fresh: Fresh, masked: Tensor, accepted: Tensor) -> None:
-        """Bring the running figures of a region up to date with one pass."""
-        at = (region.slots, region.index)
-        counts = self.counts[:, region.slots, region.index]
-        again = masked & (counts[1] > 0)
-        divergence = self._divergence(region, fresh, again, masked)
-        changed = again & (fresh.token != self.prediction[at])
-        added = torch.stack((region.inside, masked, masked & ~accepted, changed)).to(counts.dtype)
-        self.counts[:, region.slots, region.index] = counts + added
-        latest = torch.stack((fresh.entropy, fresh.jump, fresh.confidence, fresh.margin))
-        figures = self.figures[:, region.slots, region.index]
-        figures[0] += torch.where(again, divergence, 0.0)
-        figures[1:] = torch.where(masked, latest, figures[1:])
-        self.figures[:, region.slots, region.index] = figures
-        self.prediction[at] = torch.where(masked, fresh.token, self.prediction[at])
+    def _latest(self, region: Region, fresh: Fresh, figures: Tensor, masked: Tensor) -> Tensor:
+        """Divergence to the last masked pass, entropy, hidden jump, confidence and margin (N, 5) of a pass's cells.
 
-    def _divergence(self, region: Region, fresh: Fresh, again: Tensor, masked: Tensor) -> Tensor:
-        """JSD (R, W) to the last masked pass; this pass's distributions take the place of that one's."""
-        # only the last distribution is kept, never all passes': the accumulated divergence is what the features need
-        column = torch.where(region.inside, region.index - self.origin[region.slots[:, 0]], 0)
-        if self.previous is None or column.shape[1] > self.previous.shape[1]:
+        Its distributions take the place of that pass's: only these are kept, never all passes', and the accumulated
+        divergence is what the features need.
+        """
+        assert fresh.entropy is not None and fresh.jump is not None and fresh.margin is not None
+        assert fresh.probability is not None
+        if self.previous is None or region.inside.shape[1] > self.widest:
             raise ValueError("reserve() the widest window before its first pass")
-        column = torch.where(region.inside, column, self.previous.shape[1] - 1)
-        before = self.previous[region.slots, column]
-        self.previous[region.slots, column] = torch.where(masked[..., None], fresh.log_probability, before)
-        return jensen_shannon(fresh.log_probability, before)
+        scratch = self.previous.shape[0] - 1
+        origin = pick(torch.where(masked, self.origin.take(region.places), scratch), fresh.cells)
+        before = pick(figures[..., _ENTROPY], fresh.cells)
+        divergence = jensen_shannon_from(
+            fresh.probability, fresh.entropy, self.previous.index_select(0, origin), before
+        )  # fmt: skip
+        self.previous.index_copy_(0, origin, fresh.probability)
+        return torch.stack((divergence, fresh.entropy, fresh.jump, fresh.confidence, fresh.margin), dim=1)
+
+    def _observe(
+        self, region: Region, predicted: Tensor, latest: Tensor, figures: Tensor, masked: Tensor, accepted: Tensor
+    ) -> None:
+        """Bring the running figures (R, W, 9) of a region up to date with a pass whose own ones are latest (R, W, 5)."""
+        again = masked & (figures[..., _MASKED] > 0)
+        prediction = self.prediction.take(region.places)
+        changed = again & (predicted != prediction)
+        added = torch.stack((region.inside, masked, masked & ~accepted, changed, again), dim=-1).float()
+        added[..., _DIVERGENCE] = torch.where(again, latest[..., 0], 0.0)
+        figures[..., : _DIVERGENCE + 1] += added
+        figures[..., _ENTROPY:] = torch.where(masked[..., None], latest[..., 1:], figures[..., _ENTROPY:])
+        self.figures.view(-1, _FIGURES).index_copy_(0, region.places.reshape(-1), figures.view(-1, _FIGURES))
+        _put(self.prediction, region, torch.where(masked, predicted, prediction))
 
     def reserve(self, width: int, vocabulary: int) -> None:
-        """Make room for the distributions of windows of up to `width` positions (and one scratch column)."""
-        if self.previous is None or self.previous.shape[1] < width + 1:
-            self.previous = torch.zeros(self.tokens.shape[0], width + 1, vocabulary, device=self.device)
+        """Make room for the distributions of windows of up to `width` positions."""
+        if self.previous is None or self.widest < width:
+            self.widest = width
+            self.previous = torch.zeros(self.tokens.shape[0] * width + 1, vocabulary, device=self.device)
 
-    @property
-    def widest(self) -> int:
-        """The widest window that there is room for, in tokens."""
-        return 0 if self.previous is None else self.previous.shape[1] - 1
-
-    def observe_gaps(self, region: Region, log_probability: Tensor) -> None:
-        """Keep the JSD of each position's distribution (R, W, V) and its right neighbour's (R5)."""
-        divergence = jensen_shannon(log_probability[:, :-1], log_probability[:, 1:])
-        self.gap_divergence[region.slots, region.index[:, :-1]] = divergence
+    def observe_gaps(self, places: Tensor, divergence: Tensor) -> None:
+        """Keep the JSD (G,) of the distributions at places (G,) and at their right neighbours (R5)."""
+        self.gap_divergence.view(-1).index_copy_(0, places, divergence)
 
     def features(self, slot: int, start: int, end: int) -> Tensor:
         """phi (L, 7) of a span in the order of POSITION_FEATURES, from the passes since `clear`."""
-        played, _, rejected, changed = self.counts[:, slot, start:end]
-        divergence, entropy, jump, confidence, margin = self.figures[:, slot, start:end]
+        played, _, rejected, changed, divergence, entropy, jump, confidence, margin = (
+            self.figures[slot, start:end].unbind(-1)
+        )  # fmt: skip
         successive = (played - 1).clamp(min=1)
         return torch.stack(
             (entropy, rejected / played.clamp(min=1), changed / successive, divergence / successive,
@@ -173,8 +201,26 @@ class Canvas:
         )  # fmt: skip
 
 
-def _rank(values: Tensor, *, descending: bool) -> Tensor:
-    """Rank (R, W) of each value in its row, 0 first; equal values rank from left to right."""
-    order = values.sort(dim=-1, descending=descending, stable=True).indices
-    places = torch.arange(values.shape[-1], device=values.device).expand_as(order)
-    return torch.empty_like(order).scatter_(-1, order, places)
+def spread(values: Tensor, cells: Tensor | None, shape: torch.Size, fill: float = 0) -> Tensor:
+    """Values (N, …) of cells in their places in (R, W, …), `fill` elsewhere; cells None: of all, row by row."""
+    rest = values.shape[1:]
+    if cells is None:
+        return values.reshape(*shape, *rest)
+    return values.new_full((shape.numel(), *rest), fill).index_copy_(0, cells, values).view(*shape, *rest)
+
+
+def pick(values: Tensor, cells: Tensor | None) -> Tensor:
+    """The cells' values (N,) of (R, W); cells None: of all, row by row."""
+    return values.reshape(-1) if cells is None else values.take(cells)
+
+
+def _put(into: Tensor, region: Region, values: Tensor) -> None:
+    """Write values (R, W) to a region of a canvas tensor (S, C + 1)."""
+    into.view(-1).index_copy_(0, region.places.reshape(-1), values.reshape(-1))
+
+
+def _first(values: Tensor, counts: Tensor, *, descending: bool) -> Tensor:
+    """Which (R, W) are among the first counts (R, 1) of their row; of equal values the left one comes first."""
+    order = values.argsort(dim=-1, descending=descending, stable=True)
+    within = torch.arange(values.shape[-1], device=values.device) < counts
+    return torch.zeros_like(within).scatter_(-1, order, within)

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dystruct.inference import LENGTH_RULES, RULES, StructureRule, posterior
+from dystruct.inference import LENGTH_RULES, RULES, StructurePosterior, StructureRule, posterior
 from dystruct.model import (
     Context,
     Diagnostics,
@@ -30,7 +30,7 @@ from dystruct.model import (
 )
 
 from .errors import UserError
-from .passes import PassesRule, interpolated_passes, quotas, shared_passes, shown_positions
+from .passes import PassesRule, interpolated_passes, masks, quotas, shared_passes, shown_positions
 from .row import Pass, Row
 from .trace import StructureChosen
 from .weld import WeldRule, welds
@@ -111,20 +111,22 @@ class DyStruct:
 
             # 2. Diagnostic pass and partitioning (one pass at least is kept to fill the window)
             count = min(self.diagnostic_passes, row.passes_left - 1)
+            before = 0
             for shown in shown_positions(length, count):
-                yield Pass("diagnostic", start, end, commit=shown)
+                yield Pass("diagnostic", start, end, commit=shown, masked=length - before)
+                before = shown
             if count > 0:
-                diagnostics = diagnose(*row.read_diagnostics(), weights)
-                structure = rule.structure(diagnostics, context, self.prior, row.streams)
+                exact = posterior(diagnose(*row.read_diagnostics(), weights), context, self.prior)
+                structure = rule.choose(exact, row.streams)
             else:
-                diagnostics = _undiagnosed(length)
+                exact = posterior(_undiagnosed(length), context, self.prior)
                 structure = Structure(Partition.whole(length), (0,))
 
             # 3. Instability-aware scheduling
             if self.schedule == "left-to-right":
                 structure = replace(structure, order=tuple(range(structure.partition.count)))
-            passes = self._passes(structure.partition, diagnostics, row)
-            row.choose_structure(_record(window.index, structure, diagnostics, context, self.prior, passes))
+            passes = self._passes(structure.partition, exact.diagnostics, row)
+            row.choose_structure(_record(window.index, structure, exact, passes))
 
             # 4. Block-wise resolution and edge-welding
             yield from _resolve(row, structure, start, end, passes)
@@ -134,7 +136,7 @@ class DyStruct:
             tokens, features = row.read_window()
             previous = mean_instability(features, weights, self.final_instability)
             row.close_window(tokens, features, previous)
-            if row.model.text_length(tokens) < len(tokens):
+            if row.ended:
                 return
 
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
@@ -156,8 +158,9 @@ class DyStruct:
             remask = tuple((start + weld.start, start + weld.end, weld.remask) for weld in group)
             masked = sum(weld.remask for weld in group)
             parts = tuple((first, last) for first, last, _ in remask)
-            for quota in quotas(masked, min(self.weld_passes, row.passes_left)):
-                yield Pass("weld", parts[0][0], parts[-1][1], quota, remask, group[0].block, parts)
+            counts = quotas(masked, min(self.weld_passes, row.passes_left))
+            for quota, left in zip(counts, masks(counts), strict=True):
+                yield Pass("weld", parts[0][0], parts[-1][1], quota, remask, group[0].block, parts, masked=left)
                 remask = ()
 
 
@@ -182,11 +185,13 @@ def _resolve(row: Row, structure: Structure, start: int, end: int, passes: tuple
         waiting = len(blocks) - done - 1
         allowed = min(passes[block], row.passes_left - waiting)
         if allowed < 1:  # fewer passes than blocks: everything left at once
-            for quota in quotas(masked, row.passes_left):
-                yield Pass("resolve", start, end, quota)
+            counts = quotas(masked, row.passes_left)
+            for quota, left in zip(counts, masks(counts), strict=True):
+                yield Pass("resolve", start, end, quota, masked=left)
             return
-        for quota in quotas(b - a, allowed):
-            yield Pass("resolve", start + a, start + b, quota, block=block)
+        counts = quotas(b - a, allowed)
+        for quota, left in zip(counts, masks(counts), strict=True):
+            yield Pass("resolve", start + a, start + b, quota, block=block, masked=left)
         masked -= b - a
 
 
@@ -195,17 +200,9 @@ def _undiagnosed(length: int) -> Diagnostics:
     return Diagnostics(torch.full((length,), 0.5), torch.zeros(length - 1))
 
 
-def _record(
-    index: int,
-    structure: Structure,
-    diagnostics: Diagnostics,
-    context: Context,
-    prior: PriorConfig,
-    passes: tuple[int, ...],
-) -> StructureChosen:
+def _record(index: int, structure: Structure, exact: StructurePosterior, passes: tuple[int, ...]) -> StructureChosen:
     """The structure with what the exact posterior says of it, for the trace."""
-    partition = structure.partition
-    exact = posterior(diagnostics, context, prior)
+    partition, diagnostics = structure.partition, exact.diagnostics
     return StructureChosen(
         index=index,
         ends=partition.ends,
@@ -214,7 +211,7 @@ def _record(
         edge_logit=_floats(diagnostics.edge_logit),
         cut_marginals=_floats(exact.cut_marginals),
         block_instability=_floats(block_instability(partition, diagnostics.instability)),
-        priority=_floats(priorities(partition, diagnostics.instability, prior)),
+        priority=_floats(priorities(partition, diagnostics.instability, exact.prior)),
         passes=passes,
         log_probability=float(exact.log_prob(partition)),
         entropy=float(exact.entropy),

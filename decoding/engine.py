@@ -10,41 +10,26 @@ Knows nothing of structures. Spans in a `Pass` are response positions, half-open
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dystruct.model import hidden_jump
+from dystruct.model import jensen_shannon_from
 
 from .backbone import Backbone
-from .canvas import Canvas, Fresh, Region
-from .randomness import Streams, gumbel_noise
-from .row import Decoder, Pass, Row
-from .sampling import candidates, guided
+from .canvas import Canvas, Fresh, Region, pick, spread
+from .ending import ending
+from .errors import DecodingFailed, UserError
+from .forward import Forward, Predicted
+from .randomness import Streams
+from .request import FIGURES, wanted_figures
+from .row import Decoder, Pass, Row, Shared
+from .sampling import figures
 from .trace import Event, Generation, Window
-
-
-def _in_play(region: Region, requests: Sequence[Pass]) -> Region:
-    """The region without what lies between the parts of a pass."""
-    if not any(request.parts for request in requests):
-        return region
-    playing = torch.zeros(region.inside.shape, dtype=torch.bool)
-    for row, request in zip(playing, requests, strict=True):
-        for start, end in request.parts or ((request.start, request.end),):
-            row[start - request.start : end - request.start] = True
-    return replace(region, inside=playing.to(region.inside.device, non_blocking=True))
-
-
-def _rows(region: Region, fresh: Fresh, rows: list[int]) -> tuple[Region, Fresh]:
-    """Some rows of a region and of what is predicted for it."""
-    some = torch.tensor(rows).to(region.slots.device, non_blocking=True)
-    return (
-        Region(*(getattr(region, field.name)[some] for field in fields(Region))),
-        Fresh(*(getattr(fresh, field.name)[some] for field in fields(Fresh))),
-    )
 
 
 class Engine:
@@ -60,10 +45,13 @@ class Engine:
         temperature: float,
         seed: int,
         batch_size: int,
+        stop: tuple[str, ...] = (),
+        prefix_cache: bool = False,
     ) -> None:
         self.model, self.decoder = model, decoder
         self.max_new_tokens, self.budget = max_new_tokens, budget
-        self.temperature, self.seed, self.batch_size = temperature, seed, batch_size
+        self.temperature, self.seed, self.batch_size, self.stop = temperature, seed, batch_size, stop
+        self.prefix_cache = prefix_cache
 
     @torch.inference_mode()
     def run(
@@ -73,33 +61,47 @@ class Engine:
         observe: Callable[[int, Event], None] | None,
         settings: dict[str, Any],
     ) -> list[Generation]:
-        """Decode all prompts; results in their order."""
+        """Decode all prompts; results in their order.
+
+        Where a row fails, the others are decoded to their ends all the same; then DecodingFailed has what is finished.
+        """
         capacity = max(len(ids) for ids in prompt_ids) + self.max_new_tokens
         slots = min(self.batch_size, len(prompts))
         widest = self.decoder.widest
         self.canvas = Canvas(slots, capacity, self.model.mask_id, self.model.device, observing=widest is not None)
         if widest is not None:
             self.canvas.reserve(min(widest, self.max_new_tokens), self.model.vocabulary)
-        waiting = list(range(len(prompts)))
+        self.calls = Forward(self.model, self.canvas, self.temperature, prefix_cache=self.prefix_cache)
+        waiting = deque(range(len(prompts)))
         active: dict[int, tuple[int, Row, Iterator[Pass]]] = {}  # slot -> (prompt index, row, coroutine)
         done: dict[int, Generation] = {}
+        failed: dict[int, UserError] = {}
         while waiting or active:
-            for slot in range(slots):
-                if slot not in active and waiting:
-                    index = waiting.pop(0)
-                    row = self._row(prompts[index], prompt_ids[index], slot, index, observe)
-                    active[slot] = (index, row, iter(self.decoder.decode(row)))
             requests: list[tuple[Row, Pass]] = []
-            for slot, (index, row, coroutine) in list(active.items()):
-                request = next(coroutine, None)
-                row.settle()
-                if request is None:
+            for slot in range(slots):
+                # a slot whose row is finished takes the next prompt at once
+                while slot in active or waiting:
+                    if slot not in active:
+                        index = waiting.popleft()
+                        row = self._row(prompts[index], prompt_ids[index], slot, index, observe)
+                        active[slot] = (index, row, iter(self.decoder.decode(row)))
+                    index, row, coroutine = active[slot]
+                    try:
+                        request = next(coroutine, None)
+                        row.settle()
+                    except UserError as error:
+                        failed[index] = error
+                        del active[slot]
+                        continue
+                    if request is not None:
+                        requests.append((row, request))
+                        break
                     done[index] = self._finish(row, settings)
                     del active[slot]
-                else:
-                    requests.append((row, request))
             if requests:
                 self._forward(requests)
+        if failed:
+            raise DecodingFailed(done, failed)
         return [done[index] for index in range(len(prompts))]
 
     def _row(
@@ -118,136 +120,107 @@ class Engine:
             slot=slot,
             _canvas=self.canvas,
             _emit=emit,
+            stop=self.stop,
             started=time.perf_counter(),
         )
 
     def _forward(self, requests: list[tuple[Row, Pass]]) -> None:
         """One forward pass for all requests, and what it commits."""
-        canvas, device = self.canvas, self.model.device
-        slots = [row.slot for row, _ in requests]
-        offsets = [len(row.prompt_ids) for row, _ in requests]
-        spans = [(o + p.start, o + p.end) for o, (_, p) in zip(offsets, requests, strict=True)]
-        region = canvas.region(slots, spans)
-        remasked = self._remask(requests, offsets)
-        fresh = self._predict(requests, region, offsets)
-        diagnostic = [request.kind == "diagnostic" for _, request in requests]
-        first = [
-            i for i, (row, p) in enumerate(requests)
-            if diagnostic[i] and canvas.observing and row.first_diagnostic and p.end - p.start > 1
-        ]  # fmt: skip
-        if first:
-            some, said = _rows(region, fresh, first)
-            canvas.observe_gaps(some, said.log_probability)
+        remasked = self._remask(requests)
+        found = self.calls.predict(requests)
+        if self.canvas.observing:
+            self._observe_gaps(requests, found)
         offered = [i for i, (_, request) in enumerate(requests) if request.commit is None]
         if offered:
-            some, said = _rows(region, fresh, offered)
-            figures = self._figures(some, said)
-            for i, found in zip(offered, figures, strict=True):
+            shared = self._figures(requests, found)
+            for i in offered:
                 row, request = requests[i]
-                row.offer(request, found[:, : request.end - request.start])
-        quotas = [i for i in range(len(requests)) if i not in offered]
-        if not quotas:
-            return
-        if offered:
-            region, fresh = _rows(region, fresh, quotas)
-        region = _in_play(region, [requests[i][1] for i in quotas])
-        commits = torch.tensor([[requests[i][1].commit] for i in quotas]).to(device, non_blocking=True)
-        tentative = torch.tensor([[diagnostic[i]] for i in quotas]).to(device, non_blocking=True)
-        outcome = torch.stack([value.double() for value in canvas.commit(region, fresh, commits, tentative)], dim=1)
-        for k, i in enumerate(quotas):
-            row, request = requests[i]
-            row.record(request, [outcome[k, :, : request.end - request.start], *remasked.get(i, [])])
+                row.offer(request, shared, i)
+        if len(offered) < len(requests):
+            outcome = self._commit(requests, found, offered)
+            for i, (row, request) in enumerate(requests):
+                if request.commit is not None:
+                    row.record(request, [outcome[i, :, : len(request.positions)], *remasked.get(i, [])])
 
-    def _remask(self, requests: list[tuple[Row, Pass]], offsets: list[int]) -> dict[int, list[Tensor]]:
+    def _remask(self, requests: list[tuple[Row, Pass]]) -> dict[int, list[Tensor]]:
         """Mask what the requests ask to be masked again; the outcomes (3, width) by request."""
         spans = [(i, *span) for i, (_, request) in enumerate(requests) for span in request.remask]
         if not spans:
             return {}
-        slots = [requests[i][0].slot for i, *_ in spans]
-        region = self.canvas.region(slots, [(offsets[i] + start, offsets[i] + end) for i, start, end, _ in spans])
+        rows = [requests[i][0] for i, *_ in spans]
+        offsets = [len(row.prompt_ids) for row in rows]
+        region = self.canvas.region(
+            [row.slot for row in rows], [(o + span[1], o + span[2]) for o, span in zip(offsets, spans, strict=True)]
+        )
         counts = torch.tensor([[count] for *_, count in spans]).to(self.model.device, non_blocking=True)
-        outcome = torch.stack([value.double() for value in self.canvas.remask(region, counts)], dim=1)
+        outcome = torch.stack([value.float() for value in self.canvas.remask(region, counts)], dim=1)
         found: dict[int, list[Tensor]] = {}
         for k, (i, start, end, _) in enumerate(spans):
             found.setdefault(i, []).append(outcome[k, :, : end - start])
         return found
 
-    def _predict(self, requests: list[tuple[Row, Pass]], region: Region, offsets: list[int]) -> Fresh:
-        """What the model says of the region, in one forward call; guided rows go twice through it."""
-        model, canvas, device = self.model, self.canvas, self.model.device
-        lengths = [
-            offset + (row.length if request.visible is None else request.visible)
-            for offset, (row, request) in zip(offsets, requests, strict=True)
-        ]
-        longest = max(lengths)
-        ids, sources = canvas.tokens[region.slots[:, 0], :longest], torch.where(region.inside, region.index, 0)
-        again = [i for i, (_, request) in enumerate(requests) if request.sampling.guidance]
-        rows = [*range(len(requests)), *again]
-        if again:
-            prompt = torch.arange(longest) < torch.tensor([[offsets[i]] for i in again])
-            some = torch.tensor(again).to(device, non_blocking=True)
-            ids = torch.cat((ids, ids[some].masked_fill(prompt.to(device, non_blocking=True), model.mask_id)))
-            sources = torch.cat((sources, sources[some]))
-        valid = None
-        if min(lengths) < longest:
-            valid = torch.arange(longest) < torch.tensor([[lengths[i]] for i in rows])
-            valid = valid.to(device, non_blocking=True)
-        hidden = model.hidden(ids, valid)
-        # The output that predicts a position, and the one before the region's first for its hidden jump.
-        sources = sources - int(model.shifted)
-        sources = torch.cat((sources[:, :1] - 1, sources), dim=1).clamp(min=0)
-        states = hidden.gather(1, sources[..., None].expand(-1, -1, hidden.shape[-1]))
-        allowed = requests[0][1].sampling.mask_predictable
-        logits = model.logits(states[:, 1:], mask_predictable=allowed)
-        for place, i in enumerate(again, start=len(requests)):
-            logits[i] = guided(logits[i], logits[place], requests[i][1].sampling.guidance)
-        noise = None
-        if self.temperature > 0:
-            keys = torch.tensor([row.streams.token_key for row, _ in requests]).to(device, non_blocking=True)
-            places = region.index - torch.tensor(offsets)[:, None].to(device, non_blocking=True)
-            noise = gumbel_noise(keys, places, logits.shape[-1])
-        # One decoder's passes sample alike: all of a batch do.
-        token, confidence, said = candidates(logits[: len(requests)], requests[0][1].sampling, self.temperature, noise)
-        return Fresh(
-            token, confidence, said.entropy, said.margin, hidden_jump(states[: len(requests)]), said.log_probability
-        )
-
-    def _figures(self, region: Region, fresh: Fresh) -> Tensor:
-        """The figures (R, 9, W) of a region in the order of `Figures`, float64."""
-        best = fresh.log_probability.topk(2, dim=-1)
-        top, second = best.values.double().exp().unbind(-1)
-        held = self.canvas.tokens[region.slots, region.index]
-        own = fresh.log_probability.gather(-1, held[..., None])[..., 0].exp()
-        rest = fresh.log_probability.clone()
-        rest[..., self.model.mask_id] = -torch.inf
-        unmasked_confidence, unmasked = rest.log_softmax(-1).max(-1)
-        found = (
-            fresh.token, fresh.confidence, best.indices[..., 0], top, top - second, fresh.entropy, own, unmasked,
-            unmasked_confidence.exp().nan_to_num(),  # where a filter leaves nothing but the mask
+    def _commit(self, requests: list[tuple[Row, Pass]], found: Predicted, offered: list[int]) -> Tensor:
+        """Commit by the quotas; the outcomes (R, 3, W). Rows that decide themselves take no part."""
+        tentative, region = None, found.region
+        shown = [request.kind == "diagnostic" and request.commit is not None for _, request in requests]
+        if any(shown):
+            if not self.canvas.observing:
+                raise UserError("A diagnostic pass commits by the positions' figures; give the decoder's `widest`.")
+            tentative = torch.tensor(shown).to(self.model.device, non_blocking=True)[:, None]
+        if offered:
+            scratch = self.canvas.place_of(0, None)
+            inside = region.inside & ~found.decides
+            region = Region(torch.where(inside, region.places, scratch), inside)
+        fresh = Fresh(found.said.token, found.said.confidence, cells=found.cells)
+        if found.summary is not None:
+            probability, entropy, margin = found.summary
+            fresh = replace(fresh, entropy=entropy, margin=margin, jump=found.jump, probability=probability)
+        return torch.stack(
+            [value.float() for value in self.canvas.commit(region, fresh, found.quotas, tentative)], dim=1
         )  # fmt: skip
-        return torch.stack([value.double() for value in found], dim=1)
+
+    def _observe_gaps(self, requests: list[tuple[Row, Pass]], found: Predicted) -> None:
+        """Of each window's first diagnostic pass, the divergence of neighbours' distributions (R5)."""
+        left: list[int] = []
+        for i, (row, request) in enumerate(requests):
+            if request.kind == "diagnostic" and request.commit is not None and row.first_diagnostic:
+                begin = found.begin(i)
+                left += range(begin, begin + found.counts[i] - 1)
+        if not left:
+            return
+        assert found.summary is not None
+        cells = torch.tensor(left).to(self.model.device, non_blocking=True)
+        probability, entropy, _ = found.summary
+        divergence = jensen_shannon_from(probability[cells], entropy[cells], probability[cells + 1], entropy[cells + 1])
+        self.canvas.observe_gaps(pick(found.region.places, found.cells)[cells], divergence)
+
+    def _figures(self, requests: list[tuple[Row, Pass]], found: Predicted) -> Shared:
+        """The figures (R, n, W) of all passes, those that any of them asks for, float64."""
+        wanted = {name for _, request in requests if request.commit is None for name in wanted_figures(request)}
+        names = [name for name in FIGURES if name in wanted]
+        held = self.canvas.tokens.take(pick(found.region.places, found.cells))
+        values = figures(found.said, names, held, self.model.mask_id)
+        stacked = torch.stack([value.double() for value in values], dim=1)
+        every = spread(stacked, found.cells, found.region.inside.shape, fill=torch.nan)
+        return Shared(names, every.transpose(1, 2))
 
     def _finish(self, row: Row, settings: dict[str, Any]) -> Generation:
         tokens = row.tokens
-        useful = self.model.text_length(tokens)
-        reason: Literal["eos", "length", "budget"] = "length"
-        if useful < len(tokens):
-            reason = "eos"
-        elif row.remaining > 0:
-            reason = "budget"
+        end = ending(self.model, tokens, self.stop)
         return Generation(
             prompt=row.prompt,
-            text=self.model.decode(tokens[:useful]),
+            text=end.text,
             tokens=tuple(tokens),
             token_texts={token: self.model.token_text(token) for token in sorted(_occurring(row.windows))},
-            useful_tokens=useful,
-            wasted_tokens=len(tokens) - useful,
+            useful_tokens=end.length,
+            wasted_tokens=len(tokens) - end.length,
             passes=dict(row.passes),
-            stop_reason=reason,
+            stop_reason=end.by or ("budget" if row.remaining > 0 else "length"),
             seconds=time.perf_counter() - row.started,
             windows=tuple(row.windows),
             model=self.model.name,
             mask_token=self.model.mask_id,
+            end_tokens=tuple(sorted(self.model.end_ids)),
             settings=settings,
         )
 

@@ -1,5 +1,24 @@
-"""The error of everything that a user can get wrong: one sentence that names the thing and the remedy."""
+"""The errors of everything that a user can get wrong: one sentence that names the thing and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .trace import Generation
 
 
 class UserError(ValueError):
     """Shown by the command line as it is, without a traceback, with exit code 2."""
+
+
+class DecodingFailed(UserError):
+    """Some prompts could not be decoded: says what the first of them ended with.
+
+    generations: of the prompts that could, by their indices; failures: what each other one ended with.
+    """
+
+    def __init__(self, generations: Mapping[int, Generation], failures: Mapping[int, UserError]) -> None:
+        super().__init__(str(failures[min(failures)]))
+        self.generations, self.failures = dict(generations), dict(failures)

@@ -13,6 +13,7 @@ import torch
 
 from .backbone import Backbone
 from .dystruct import DyStruct
+from .ending import checked_stop, with_stop_tokens
 from .engine import Engine
 from .errors import UserError
 from .row import Decoder
@@ -27,21 +28,29 @@ def generate(
     max_new_tokens: int = 256,
     budget: int = 256,
     temperature: float = 0.0,
+    stop: Sequence[str] = (),
     seed: int = 0,
     batch_size: int = 8,
     chat: bool = False,
+    prefix_cache: bool = False,
     observe: Callable[[int, Event], None] | None = None,
 ) -> list[Generation]:
     """Decode a text for each prompt; results in the prompts' order, each with its trace.
 
     decoder: `DyStruct()` by default. max_new_tokens: N_max, in tokens (R1). budget: forward passes a sequence, of
-    all kinds (R12). temperature: of the tokens; 0 takes the most probable one (R15). seed: of every random stream
-    (R16); the text of a prompt depends on neither its place in the list nor the batch size. chat: give each prompt as a
-    user's turn, in the chat template of an Instruct model. observe: called with the prompt's index and each event as
-    it happens, at the cost of one read-back a pass.
+    all kinds (R12). temperature: of the tokens; 0 takes the most probable one (R15). stop: texts before which a text
+    ends, as it does before an end token; of several, the one that is complete first counts; one that is a special
+    token of the model, which no text shows, is a further end token. Decoders that work window by window or block by
+    block end with the one that completes it. seed: of every random stream (R16); the text of a prompt depends on
+    neither its place in the list nor the batch size. chat: give each prompt as a user's turn, in the chat template
+    of an Instruct model. prefix_cache: compute the keys and values of what stands before a window, or before a block
+    of a decoder that has no windows, at its first pass and keep them until its last, and run only what follows;
+    quicker, and an approximation, since the model attends in both directions. observe: called with the prompt's index
+    and each event as it happens, at the cost of one read-back a pass.
 
-    Raises UserError for an empty or too long prompt, a limit below 1, chat with a base model, and logits that are not
-    numbers.
+    Raises UserError for an empty or too long prompt, a limit below 1, an empty stop string, chat with a base model,
+    and a prefix cache with a model that can keep none. Where the model's logits for a prompt are not numbers, the other
+    prompts are decoded to their ends; then DecodingFailed, a UserError, has what they gave.
     """
     decoder = DyStruct() if decoder is None else decoder
     if isinstance(prompts, str):
@@ -53,6 +62,7 @@ def generate(
         raise UserError(f"seed must be a whole number of at least 0, not {seed!r}.")
     if not isinstance(temperature, int | float) or not math.isfinite(temperature) or temperature < 0:
         raise UserError(f"temperature must be 0 or a positive number, not {temperature!r}.")
+    stop = checked_stop(stop)
     if not prompts:
         return []
     prompt_ids = [_encode(model, prompt, chat, max_new_tokens) for prompt in prompts]
@@ -70,17 +80,21 @@ def generate(
         "max_new_tokens": max_new_tokens,
         "budget": budget,
         "temperature": temperature,
+        "stop": list(stop),
         "seed": seed,
         "chat": chat,
+        "prefix_cache": prefix_cache,
     }
     engine = Engine(
-        model,
+        with_stop_tokens(model, stop),
         decoder,
         max_new_tokens=max_new_tokens,
         budget=budget,
         temperature=temperature,
         seed=seed,
         batch_size=batch_size,
+        stop=stop,
+        prefix_cache=prefix_cache,
     )
     return engine.run(prompts, prompt_ids, observe, settings)
 

@@ -36,6 +36,11 @@ def quotas(masked: int, passes: int) -> list[int]:
     return [base + 1] * extra + [base] * (passes - extra)
 
 
+def masks(counts: Sequence[int]) -> list[int]:
+    """How many tokens are still masked in each of the passes that commit `counts`, all of them together."""
+    return [sum(counts[done:]) for done in range(len(counts))]
+
+
 def shown_positions(length: int, passes: int) -> list[int]:
     """Positions shown after each diagnostic pass k = 1..K of a window of L: floor(k L / (K + 1)) (R4)."""
     return [k * length // (passes + 1) for k in range(1, passes + 1)]

@@ -1,4 +1,4 @@
-"""One sequence being decoded: what its coroutine asks of the engine (`Pass`) and what it may do between passes (`Row`).
+"""One sequence being decoded: what its coroutine (`Decoder`) knows of it and may do between passes (`Row`).
 
 A decoder either knows beforehand how many tokens each pass commits and lets the device run ahead, or it looks at a
 pass's figures (`Row.read_figures`, one read-back a pass) and commits, remasks and changes the length itself.
@@ -7,7 +7,7 @@ Positions are response positions, spans half-open. Knows nothing of structures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,13 +16,13 @@ from torch import Tensor
 
 from .backbone import Backbone
 from .canvas import Canvas
+from .ending import has_ended
 from .errors import UserError
 from .randomness import Streams
-from .sampling import PLAIN, Sampling
+from .request import Figures, Pass, wanted_figures
 from .trace import (
     Commit,
     Event,
-    PassKind,
     Remask,
     Splice,
     Step,
@@ -31,64 +31,6 @@ from .trace import (
     WindowClosed,
     WindowOpened,
 )
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One forward pass of a row.
-
-    Logits are computed for [start, end) only. Before the pass, of each span in `remask` (start, end, count) the
-    count least confident committed positions are masked again; after it the `commit` most confident masked
-    positions of [start, end) get their tokens; None where the decoder itself commits by the pass's figures. A
-    diagnostic pass commits tentatively (R4). `block` names what is worked on, for the trace. `parts`: the spans of
-    [start, end) that are in play, where it is not in play as a whole. `visible`: the response position from which on
-    the model sees nothing. Guidance takes two forward passes.
-    """
-
-    kind: PassKind
-    start: int
-    end: int
-    commit: int | None
-    remask: tuple[tuple[int, int, int], ...] = ()
-    block: int | None = None
-    parts: tuple[tuple[int, int], ...] = ()
-    sampling: Sampling = PLAIN
-    visible: int | None = None
-
-    @property
-    def cost(self) -> int:
-        """Forward passes that it takes."""
-        return 2 if self.sampling.guidance else 1
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What a pass says of each position of [start, start + W), whether masked or not.
-
-    `token`, `confidence`: the candidate and its probability. `top`, `top_confidence`: the most probable token.
-    `margin`: the difference of the two largest probabilities; `entropy` in nats; `own`: the probability of the token
-    that the canvas holds. `unmasked`, `unmasked_confidence`: the best token other than the mask, among those.
-    """
-
-    start: int
-    token: list[int]
-    confidence: list[float]
-    top: list[int]
-    top_confidence: list[float]
-    margin: list[float]
-    entropy: list[float]
-    own: list[float]
-    unmasked: list[int]
-    unmasked_confidence: list[float]
-
-    def at(self, position: int) -> Commit:
-        """The candidate at a response position, as a commit."""
-        return Commit(position, self.token[position - self.start], self.confidence[position - self.start])
-
-    def unmasked_at(self, position: int) -> Commit:
-        """The best token other than the mask at a response position, as a commit."""
-        i = position - self.start
-        return Commit(position, self.unmasked[i], self.unmasked_confidence[i])
 
 
 class Decoder(Protocol):
@@ -106,7 +48,7 @@ class Decoder(Protocol):
 class _Log:
     """A pass's outcome on the device. Each tensor (3, width): which positions, their tokens, their confidences.
 
-    The first is of the commits in the pass's span, one more follows for each span that it remasked.
+    The first is of the commits among the pass's positions, one more follows for each span that it remasked.
     """
 
     number: int
@@ -125,6 +67,20 @@ class _Changes:
     spliced: list[Splice] = field(default_factory=list)
 
 
+class Shared:
+    """Figures (R, n, W) on the device, a part of which each row of a batch reads: the first brings all of it over."""
+
+    def __init__(self, names: list[str], values: Tensor) -> None:
+        self.names, self.values = names, values
+        self._here: Tensor | None = None
+
+    def read(self, row: int, names: Sequence[str], width: int) -> Tensor:
+        """A row's figures of these names (n, width) on the host."""
+        if self._here is None:
+            self._here = self.values.cpu()
+        return self._here[row, [self.names.index(name) for name in names], :width]
+
+
 @dataclass
 class Row:
     """One sequence being decoded: what its coroutine knows and may ask for."""
@@ -139,6 +95,7 @@ class Row:
     slot: int
     _canvas: Canvas
     _emit: Callable[[Event], None] | None
+    stop: tuple[str, ...] = ()
     length: int = 0
     draft: list[int] = field(default_factory=list)  # the response as far as the host knows it, masks included
     passes: dict[str, int] = field(default_factory=dict)
@@ -146,11 +103,12 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
     first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
+    kept: int | None = None  # the response position before which the prefix cache holds keys and values
     _opened: WindowOpened | None = None
     _chosen: StructureChosen | None = None
     _steps: list[Step] = field(default_factory=list)
     _logs: list[_Log] = field(default_factory=list)
-    _figures: Tensor | None = None
+    _figures: tuple[Shared, int] | None = None
     _changes: _Changes | None = None
 
     @property
@@ -162,6 +120,16 @@ class Row:
     def passes_left(self) -> int:
         """Forward passes left of the budget."""
         return self.budget - sum(self.passes.values())
+
+    @property
+    def window_start(self) -> int:
+        """Where the open window begins, or the last one began."""
+        return 0 if self._opened is None else self._opened.start
+
+    @property
+    def ended(self) -> bool:
+        """Whether the text is known: before any mask an end token (R14) or a stop string stands in the response."""
+        return has_ended(self.model, self.draft, self.stop)
 
     def open_window(self, length: int, previous_instability: float = 0.5, rate: float | None = None) -> WindowOpened:
         """Append `length` masks to the response; UserError if that many do not fit."""
@@ -185,16 +153,16 @@ class Row:
         The first of a window's two read-backs.
         """
         start, end = self._span()
-        phi = self._canvas.features(self.slot, start, end).double()
-        gaps = self._canvas.gap_divergence[self.slot, start : end - 1].double()
+        phi = self._canvas.features(self.slot, start, end)
+        gaps = self._canvas.gap_divergence[self.slot, start : end - 1]
         phi_values, gap_values = self._read(phi, gaps)
         self._clear()
-        return phi_values, gap_values
+        return phi_values.double(), gap_values.double()
 
     def read_predictions(self) -> list[int]:
         """What was last predicted for each position of the window: a read-back of its own."""
         start, end = self._span()
-        (values,) = self._read(self._canvas.prediction[self.slot, start:end].double())
+        (values,) = self._read(self._canvas.prediction[self.slot, start:end])
         return [int(value) for value in values]
 
     @property
@@ -215,10 +183,9 @@ class Row:
     def read_window(self) -> tuple[list[int], Tensor]:
         """The window's tokens and phi (L, 7) of the passes that decoded it: the second read-back."""
         start, end = self._span()
-        tokens = self._canvas.tokens[self.slot, start:end].double()
-        phi = self._canvas.features(self.slot, start, end).double()
+        tokens, phi = self._canvas.tokens[self.slot, start:end], self._canvas.features(self.slot, start, end)
         values, features = self._read(tokens, phi)
-        return [int(value) for value in values], features
+        return [int(value) for value in values], features.double()
 
     def close_window(
         self, tokens: list[int], features: Tensor | None = None, mean_instability: float | None = None
@@ -237,19 +204,30 @@ class Row:
     def read_tokens(self) -> list[int]:
         """The window's tokens as they stand, read back."""
         start, end = self._span()
-        (values,) = self._read(self._canvas.tokens[self.slot, start:end].double())
+        (values,) = self._read(self._canvas.tokens[self.slot, start:end])
         self.draft[self.length - len(values) :] = [int(value) for value in values]
         return self.draft[self.length - len(values) :]
 
     def read_figures(self) -> Figures:
         """What the last pass, one that committed nothing by itself, says of its span: one read-back."""
         assert self._figures is not None and self._changes is not None, "the pass must be one with commit=None"
-        (values,) = self._read(self._figures)
-        token, confidence, top, top_confidence, margin, entropy, own, unmasked, unmasked_confidence = values.tolist()
-        return Figures(
-            self._changes.request.start, _whole(token), confidence, _whole(top), top_confidence, margin, entropy, own,
-            _whole(unmasked), unmasked_confidence,
-        )  # fmt: skip
+        self._read()  # the passes before it come first
+        shared, place = self._figures
+        request = self._changes.request
+        names = wanted_figures(request)
+        positions = [position - request.start for position in request.positions]
+        values = torch.full((len(names), request.end - request.start), torch.nan, dtype=torch.float64)
+        values[:, positions] = shared.read(place, names, len(positions))
+        looked_at = set(request.positions if request.everywhere else self.masked(request.start, request.end))
+        self._check(values[:, [i for i in positions if i + request.start in looked_at]])
+        return Figures(request.start, dict(zip(names, values.tolist(), strict=True)))
+
+    def known_masks(self, request: Pass) -> int | None:
+        """How many of a pass's positions are masked; None if the host does not know."""
+        if self._logs:
+            return None
+        remasked = sum(count for _, _, count in request.remask)
+        return remasked + sum(self.draft[position] == self.model.mask_id for position in request.positions)
 
     def masked(self, start: int, end: int) -> list[int]:
         """The positions of a span that hold the mask."""
@@ -294,10 +272,10 @@ class Row:
         if self._emit is not None:
             self._read()
 
-    def offer(self, request: Pass, figures: Tensor) -> None:
-        """Count a pass that leaves all to the decoder and keep its figures (9, W) (the engine calls this)."""
+    def offer(self, request: Pass, figures: Shared, place: int) -> None:
+        """Count a pass that leaves all to the decoder; its figures are at `place` (the engine calls this)."""
         self._count(request)
-        self._figures, self._changes = figures, _Changes(sum(self.passes.values()), request)
+        self._figures, self._changes = (figures, place), _Changes(sum(self.passes.values()), request)
 
     def settle(self) -> None:
         """Put on record what the decoder did behind its last pass (the engine calls this)."""
@@ -340,44 +318,57 @@ class Row:
             self._emit(event)
 
     def _read(self, *values: Tensor) -> list[Tensor]:
-        """Bring values and the outcomes of all passes since the last reading to the host, in one transfer."""
-        parts = [outcome for log in self._logs for outcome in log.outcomes] + list(values)
+        """Bring values and the outcomes of all passes since the last reading to the host, in one transfer.
+
+        They come as float32, in which token ids are exact up to 2^24.
+        """
+        parts = [outcome for log in self._logs for outcome in log.outcomes] + [value.float() for value in values]
         if not parts:
             return []
         flat = torch.cat([part.reshape(-1) for part in parts]).cpu()
-        if not flat.isfinite().all():
-            raise UserError(
-                f"The model's logits are not finite numbers while decoding {_shorten(self.prompt)!r}; check its "
-                f"weights, or load it in float32."
-            )
+        self._check(flat)
         sizes = [part.numel() for part in parts]
         pieces = iter([piece.reshape(part.shape) for piece, part in zip(flat.split(sizes), parts, strict=True)])
         for log in self._logs:
             step = _step(log.number, log.request, [next(pieces) for _ in log.outcomes])
+            if step.kind != "diagnostic":
+                self._follow(log.request, step)
             self._steps.append(step)
             self._notify(step)
         self._logs = []
         return list(pieces)
 
+    def _follow(self, request: Pass, step: Step) -> None:
+        """Bring the draft up to date with a pass that committed by itself."""
+        for remask in step.remasked:
+            self.draft[remask.position] = self.model.mask_id
+        masked = sum(self.draft[position] == self.model.mask_id for position in request.positions)
+        assert request.masked is None or masked <= request.masked, "a pass must name all positions that it finds masked"
+        for commit in step.commits:
+            self.draft[commit.position] = commit.token
+
+    def _check(self, values: Tensor) -> None:
+        if not values.isfinite().all():
+            raise UserError(
+                f"The model's logits are not finite numbers while decoding {_shorten(self.prompt)!r}; check its "
+                f"weights, or load it in float32."
+            )
+
 
 def _step(number: int, request: Pass, outcomes: list[Tensor]) -> Step:
-    commits = [Commit(*found) for found in _chosen(request.start, outcomes[0])]
+    commits = [Commit(*found) for found in _chosen(request.positions, outcomes[0])]
     remasks = [
         Remask(*found)
-        for (start, _, _), outcome in zip(request.remask, outcomes[1:], strict=True)
-        for found in _chosen(start, outcome)
+        for (start, end, _), outcome in zip(request.remask, outcomes[1:], strict=True)
+        for found in _chosen(range(start, end), outcome)
     ]
     return Step(number, request.kind, request.block, tuple(remasks), tuple(commits))
 
 
-def _chosen(start: int, outcome: Tensor) -> list[tuple[int, int, float]]:
+def _chosen(positions: Sequence[int], outcome: Tensor) -> list[tuple[int, int, float]]:
     """(position, token, confidence) of the positions that an outcome (3, width) marks."""
     marked, tokens, confidences = outcome.tolist()
-    return [(start + i, int(tokens[i]), confidences[i]) for i, mark in enumerate(marked) if mark]
-
-
-def _whole(values: list[float]) -> list[int]:
-    return [int(value) for value in values]
+    return [(positions[i], int(tokens[i]), confidences[i]) for i, mark in enumerate(marked) if mark]
 
 
 def _shorten(text: str) -> str:

@@ -2,17 +2,19 @@
 
 By default a candidate is the most probable token (or, at a temperature, argmax(logits / T + Gumbel noise)), its
 confidence the untempered softmax probability, and the mask token takes no part (R15). A `Sampling` says what a
-decoder does otherwise. Knows no canvas. Shapes: R rows, W positions, V tokens.
+decoder does otherwise. Knows no canvas. Shapes: N positions, V tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dystruct.model import Prediction, predict
+from dystruct.model import summarise
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,17 @@ class Sampling:
 PLAIN = Sampling()
 
 
-def candidates(
-    logits: Tensor, sampling: Sampling, temperature: float, noise: Tensor | None
-) -> tuple[Tensor, Tensor, Prediction]:
-    """Candidate tokens (R, W), their confidences (R, W) and what is predicted, from logits (R, W, V).
+class Candidates(NamedTuple):
+    """Of each position (N,): the candidate token, its confidence, the most probable token; log_probability (N, V)."""
 
-    noise: (R, W, V), standard Gumbel; None at temperature 0.
-    """
+    token: Tensor
+    confidence: Tensor
+    top: Tensor
+    log_probability: Tensor
+
+
+def candidates(logits: Tensor, sampling: Sampling, temperature: float, noise: Tensor | None) -> Candidates:
+    """What logits (N, V) predict. noise: (N, V), standard Gumbel; None at temperature 0."""
     if sampling.excluded:
         logits = logits.clone()
         logits[..., list(sampling.excluded)] = -torch.inf
@@ -57,12 +63,35 @@ def candidates(
         token = (scores + noise).argmax(-1)
     else:
         token = logits.argmax(-1)
+    top = token
     if sampling.deferred:
         logits = logits.clone()
         logits[..., list(sampling.deferred)] = -torch.inf
-    prediction = predict(logits)
-    confidence = prediction.log_probability.gather(-1, token[..., None])[..., 0].exp()
-    return token, confidence, prediction
+    log_probability = logits.log_softmax(-1)
+    if noise is not None or sampling.deferred:
+        top = log_probability.argmax(-1)
+    confidence = log_probability.gather(-1, token[..., None])[..., 0].exp()
+    return Candidates(token, confidence, top, log_probability)
+
+
+def figures(said: Candidates, names: Sequence[str], held: Tensor, mask_id: int) -> list[Tensor]:
+    """The named figures (N,) of positions that hold the tokens `held` (N,): see `Figures`."""
+    log_probability, found = said.log_probability, {"token": said.token, "confidence": said.confidence}
+    for name in names:
+        if name in ("top", "top_confidence", "margin") and "top" not in found:
+            top = log_probability.topk(2, dim=-1).values.double().exp()
+            found |= {"top": said.top, "top_confidence": top[:, 0], "margin": top[:, 0] - top[:, 1]}
+        elif name == "entropy":
+            found[name] = summarise(log_probability, said.top).entropy
+        elif name == "own":
+            found[name] = log_probability.gather(-1, held[:, None])[:, 0].exp()
+        elif name in ("unmasked", "unmasked_confidence") and "unmasked" not in found:
+            rest = log_probability.clone()
+            rest[:, mask_id] = -torch.inf
+            confidence, token = rest.log_softmax(-1).max(-1)
+            # 0 where a filter leaves nothing but the mask
+            found |= {"unmasked": token, "unmasked_confidence": confidence.exp().nan_to_num()}
+    return [found[name] for name in names]
 
 
 def guided(conditional: Tensor, unconditional: Tensor, scale: float) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -146,11 +146,12 @@ class Window:
 class Generation:
     """The text decoded for one prompt, its figures, and the trace of how it came about.
 
-    `tokens`: all response tokens, those behind the first end token included; `useful_tokens` precede it,
-    `wasted_tokens` are the end token and what was decoded behind it. `token_texts`: the text of every token id that
-    occurs in the trace, the tentative and the remasked ones included. `passes`: forward passes by kind.
-    `stop_reason`: "eos", "length" (max_new_tokens) or "budget" (no forward pass was left). `seconds`: wall time
-    from this sequence's first pass to its last, shared with whatever else was in its batch.
+    `tokens`: all response tokens, those behind the text's end included; `useful_tokens` make the text,
+    `wasted_tokens` are the others, from the end token or a stop string on. `token_texts`: the text of every token id
+    that occurs in the trace, the tentative and the remasked ones included. `passes`: forward passes by kind.
+    `stop_reason`: "eos" (an end token, one of `end_tokens`), "stop" (a stop string), "length" (max_new_tokens) or
+    "budget" (no forward pass was left). `seconds`: wall time from this sequence's first pass to its last, shared with
+    whatever else was in its batch.
     """
 
     prompt: str
@@ -160,12 +161,13 @@ class Generation:
     useful_tokens: int
     wasted_tokens: int
     passes: dict[str, int]
-    stop_reason: Literal["eos", "length", "budget"]
+    stop_reason: Literal["eos", "stop", "length", "budget"]
     seconds: float
     windows: tuple[Window, ...]
     model: str = ""
     mask_token: int = -1
     settings: dict[str, Any] = field(default_factory=dict)
+    end_tokens: tuple[int, ...] = ()
 
     @property
     def forward_passes(self) -> int:
@@ -199,6 +201,21 @@ class Generation:
                 self._splice(canvas, step)
                 yield step, tuple(canvas)
 
+    def check(self) -> None:
+        """ValueError, which says where, unless the windows' passes lead to the tokens and the figures count them."""
+        decoded = tuple(token for window in self.windows for token in window.closed.tokens)
+        shown = [after for _, after in self.replay()][-1:]
+        if decoded != self.tokens or (shown and shown[0] != self.tokens):
+            raise ValueError("its passes do not lead to its tokens")
+        if self.useful_tokens + self.wasted_tokens != len(self.tokens) or self.useful_tokens < 0:
+            raise ValueError("its useful and wasted tokens are not its tokens")
+        numbers = [step.number for window in self.windows for step in window.steps]
+        if numbers != sorted(set(numbers)) or any(number > self.forward_passes for number in numbers):
+            raise ValueError("its passes are not numbered from 1 to their count")
+        unknown = {token for token in self.tokens if token not in self.token_texts}
+        if unknown:
+            raise ValueError(f"it has no text of token {min(unknown)}")
+
     def _splice(self, canvas: list[int], step: Step) -> None:
         """Change a canvas's length as a step did."""
         for splice in step.spliced:
@@ -212,6 +229,15 @@ class Generation:
         partial.write_text(json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=True), encoding="utf-8")
         os.replace(partial, target)
 
+    def to_html(self, path: str | os.PathLike[str], beside: Generation | None = None) -> None:
+        """Write the replay page: one file that shows this generation pass by pass, and another one in step with it.
+
+        A file that stands there is replaced only when all is written. ValueError if a trace's parts do not fit together.
+        """
+        from .replay import save_page  # knows traces itself
+
+        save_page(path, self, beside)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Generation:
         """Read what `save` wrote; ValueError if the file is something else or damaged."""
@@ -219,19 +245,19 @@ class Generation:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
             if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
                 raise ValueError(f"it does not say that it is {FORMAT!r}")
-            return _rebuild(cls, data)
+            return _rebuild(cls, data, "it")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{path} is no trace that this version can read ({error}); save it again.") from error
 
 
-def _rebuild(kind: Any, data: Any) -> Any:
-    """The value of type `kind` that `dataclasses.asdict` and JSON turned into `data`, else ValueError."""
+def _rebuild(kind: Any, data: Any, where: str) -> Any:
+    """The value of type `kind` that `dataclasses.asdict` and JSON made `data` of; else ValueError, with the place."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):
-        return None if data is None else _rebuild(next(a for a in arguments if a is not type(None)), data)
+        return None if data is None else _rebuild(next(a for a in arguments if a is not type(None)), data, where)
     if origin is Literal:
         if data not in arguments:
-            raise ValueError(f"{data!r} is none of {', '.join(map(repr, arguments))}")
+            raise ValueError(f"{where} is {data!r}, which is none of {', '.join(map(repr, arguments))}")
         return data
     if kind is Any:
         return data
@@ -239,16 +265,22 @@ def _rebuild(kind: Any, data: Any) -> Any:
         origin or kind, dict if is_dataclass(kind) else kind
     )
     if not isinstance(data, written) or (isinstance(data, bool) and kind is not bool):
-        raise ValueError(f"a value of type {type(data).__name__} stands where {kind} belongs")
+        name = kind.__name__ if isinstance(kind, type) else kind
+        raise ValueError(f"{where} is of type {type(data).__name__}, not {name}")
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         unknown = set(data) - set(hints)
         if unknown:
-            raise ValueError(f"unknown field {sorted(unknown)[0]!r}")
-        return kind(**{f.name: _rebuild(hints[f.name], data[f.name]) for f in fields(kind) if f.name in data})  # type: ignore[operator]
+            raise ValueError(f"{where} has the unknown key {sorted(unknown)[0]!r}")
+        needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+        missing = [name for name in needed if name not in data]
+        if missing:
+            raise ValueError(f"{where} lacks the key {missing[0]!r}")
+        inside = "" if where == "it" else f"{where}."
+        return kind(**{name: _rebuild(hints[name], data[name], f"{inside}{name}") for name in hints if name in data})  # type: ignore[operator]
     if origin is tuple:
-        return tuple(_rebuild(arguments[0], item) for item in data)
+        return tuple(_rebuild(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(data))
     if origin is dict:
         # JSON has no keys but texts
-        return {arguments[0](name): _rebuild(arguments[1], item) for name, item in data.items()}
+        return {arguments[0](name): _rebuild(arguments[1], item, f"{where}[{name!r}]") for name, item in data.items()}
     return data

@@ -12,6 +12,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from checkpoint_models import checkpoints, dream, llada, models  # noqa: F401 - fixtures
+from command_line import calls, run  # noqa: F401
+
 torch.set_num_threads(1)  # sums in one order, whatever the machine
 
 settings.register_profile("dystruct", deadline=None)

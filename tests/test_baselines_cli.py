@@ -4,37 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
 import dystruct.decoding
+from command_line import Run
 from dystruct.decoding import DECODERS, AdaBlock, Daedal, Dream, DyStruct, Fast, Fixed, Hierarchy, VsbLike
-from dystruct.decoding.terminal.cli import main
 from dystruct.decoding.terminal.options import DECODER_SETTINGS
 from dystruct.decoding.terminal.rival_options import RIVALS, SETTING_OF
-from scripted import backbone, hashed, uneven_weights
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line with a scripted model; gives its exit code and what it printed."""
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-    model = backbone(hashed(3, end_logit=-50.0), weights=uneven_weights())
-    monkeypatch.setattr(dystruct.decoding, "load", lambda name, *, device: model)
-
-    def once(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return once
 
 
 @pytest.mark.parametrize(
@@ -70,8 +49,8 @@ def test_options_reach_their_settings(
     monkeypatch.setattr(
         dystruct.decoding, "generate", lambda model, prompts, chosen, **limits: seen.append(chosen) or []
     )
-    status, _, err = run("generate", "abc", "--quiet", "--decoder", *arguments.split())
-    assert (status, err) == (0, "")
+    outcome = run("generate", "abc", "--quiet", "--decoder", *arguments.split())
+    assert (outcome.status, outcome.err) == (0, "")
     assert seen == [decoder]
 
 
@@ -92,9 +71,7 @@ def test_options_reach_their_settings(
     ],
 )
 def test_options_without_use_are_refused(run: Run, arguments: str, part: str) -> None:
-    status, out, err = run("generate", "abc", *arguments.split())
-    assert (status, out) == (2, "")
-    assert part in err and re.fullmatch(r"dystruct: [^\n]+\.\n", err)
+    run("generate", "abc", *arguments.split()).refused(part)
 
 
 def test_every_setting_of_every_rival_has_its_option() -> None:
@@ -108,33 +85,34 @@ def test_every_setting_of_every_rival_has_its_option() -> None:
 
 
 def test_decoders_lists_all_of_them_with_their_defaults(run: Run) -> None:
-    status, out, _ = run("decoders")
-    assert status == 0
-    listed = dict(part.split("\n", 1) for part in re.split(r"\n\n", out.strip()))
+    outcome = run("decoders")
+    assert outcome.status == 0
+    listed = dict(part.split("\n", 1) for part in re.split(r"\n\n", outcome.out.strip()))
     headings = {heading.partition(":")[0]: body for heading, body in listed.items()}
     assert list(headings) == list(DECODERS)
     assert "--threshold: 0.9" in headings["adablock"] and "--block-length: 32" in headings["fast"]
     assert "--alpha0: 1.5" in headings["dystruct"] and "no-schedule" in headings["dystruct"]
+    assert "--threshold: unset (0.9, unless" in headings["fast"] and "--suppress-eos: off" in headings["fixed"]
+    assert "none" not in headings["hierarchy"].split("unset")[0] and "--guidance: 0.0" in headings["fixed"]
     assert "--preset: faithful" in headings["daedal"] and "preset" not in headings["vsb-like"]
 
 
 def test_compare_shows_text_tokens_passes_and_time(run: Run) -> None:
-    status, out, err = run(
+    outcome = run(
         "compare", "abc", "--max-new-tokens", "12", "--decoder", "fixed:steps=4,block-length=6", "--decoder",
         "fast:factor=1.5", "--decoder", "dystruct:preset=no-weld",
     )  # fmt: skip
-    assert (status, err) == (0, "")
-    for heading in ("decoder", "tokens", "passes", "seconds", "text"):
-        assert heading in out
-    assert "fast:factor=1.5" in out and "dystruct:preset=no-weld" in out
+    assert (outcome.status, outcome.err) == (0, "")
+    for word in ("model scripted", "decoder", "tokens", "passes", "seconds", "ended", "text", "length"):
+        assert word in outcome.out
+    for word in ("fixed", "steps=4", "block-length=6", "fast", "factor=1.5", "dystruct", "preset=no-weld"):
+        assert f"│ {word} " in outcome.out, "a setting a line leaves room for the text"
 
 
 def test_compare_as_json_lines(run: Run) -> None:
-    status, out, _ = run("compare", "abc", "--json", "--max-new-tokens", "12")
-    found = [json.loads(line) for line in out.splitlines()]
-    assert status == 0 and [line["decoder"] for line in found] == [
-        "dystruct", "block", "fixed", "dream", "fast", "daedal", "adablock", "hierarchy",
-    ]  # fmt: skip
+    outcome = run("compare", "abc", "--json", "--max-new-tokens", "12")
+    found = [json.loads(line) for line in outcome.out.splitlines()]
+    assert outcome.status == 0 and [line["decoder"] for line in found] == list(DECODERS)
     assert all(line["useful_tokens"] == 12 and line["forward_passes"] > 0 for line in found)
     assert found[2]["settings"]["decoder"] == "Fixed" and found[2]["text"]
 
@@ -150,5 +128,4 @@ def test_compare_as_json_lines(run: Run) -> None:
     ],
 )
 def test_mistakes_in_a_comparison(run: Run, arguments: tuple[str, ...], part: str) -> None:
-    status, out, err = run("compare", *arguments)
-    assert (status, out) == (2, "") and part in err
+    run("compare", *arguments).refused(part)

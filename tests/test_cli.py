@@ -3,85 +3,28 @@
 from __future__ import annotations
 
 import inspect
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from typer.main import get_command
 from typer.testing import CliRunner
 
 import dystruct.decoding
-from dystruct.decoding import Block, DyStruct, Generation, UserError
+from command_line import SMALL, Run, helps
+from dystruct.decoding import Block, DyStruct, UserError
 from dystruct.decoding import generate as library_generate
+from dystruct.decoding.backbone import loading
 from dystruct.decoding.device import check_device
 from dystruct.decoding.terminal import options as cli_options
 from dystruct.decoding.terminal.cli import app, main
-from dystruct.decoding.tiny import training
-from dystruct.decoding.tiny.training import TrainingConfig
 from dystruct.model import PriorConfig
-from scripted import backbone, hashed, uneven_weights
-
-Run = Callable[..., "Outcome"]
-SMALL = ("--max-new-tokens", "20")
-
-
-class Outcome:
-    """How a run of the command line ended, and what it printed."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-    def refused(self, *parts: str) -> None:
-        """One sentence on standard error that holds `parts`, nothing on standard output, exit code 2."""
-        assert self.status == 2, self.err
-        assert self.out == ""
-        assert re.fullmatch(r"dystruct: [^\n]+[.?]\n", self.err), self.err
-        for part in parts:
-            assert part in self.err
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs the command line in an empty folder, with a scripted model in the place of the embedded one."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-    model = backbone(hashed(3, end_logit=-50.0), weights=uneven_weights())
-    monkeypatch.setattr(dystruct.decoding, "load", lambda name, *, device: model)
-
-    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as exit:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        assert isinstance(exit.value.code, int)
-        return Outcome(exit.value.code, captured.out, captured.err)
-
-    return run
-
-
-@pytest.fixture
-def calls(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What `generate` is called with, while it does its work."""
-    seen: list[dict[str, Any]] = []
-    real = dystruct.decoding.generate
-
-    def spying(model: Any, prompts: list[str], decoder: Any, **settings: Any) -> list[Generation]:
-        seen.append({"prompts": prompts, "decoder": decoder, **settings})
-        return real(model, prompts, decoder, **settings)
-
-    monkeypatch.setattr(dystruct.decoding, "generate", spying)
-    return seen
 
 
 def test_help_comes_without_torch() -> None:
@@ -104,12 +47,6 @@ def test_version(run: Run) -> None:
 def test_without_a_command_the_help_is_shown(run: Run) -> None:
     outcome = run()
     assert outcome.status == 2 and "generate" in outcome.out and "train" in outcome.out
-
-
-def helps(command: str) -> dict[str, str]:
-    """The help of each option of a command."""
-    found = get_command(app).commands[command].params  # type: ignore[attr-defined]
-    return {parameter.opts[0]: parameter.help for parameter in found}
 
 
 def test_help_states_the_real_defaults() -> None:
@@ -185,12 +122,20 @@ def test_every_option_reaches_its_setting(run: Run, calls: list[dict[str, Any]])
     outcome = run(
         "generate", "abc", "--structure", "consensus", "--length-rule", "mean", "--alpha0", "0.5", "--gamma", "0",
         "--passes", "share", "--weld", "joint", "--r-weld", "3", "--max-new-tokens", "16", "--budget", "40",
-        "--seed", "7", "--temperature", "0.5", "--batch-size", "3", "--quiet",
+        "--seed", "7", "--temperature", "0.5", "--batch-size", "3", "--stop", "x", "--stop", "\n", "--quiet",
     )  # fmt: skip
     assert outcome.status == 0, outcome.err
     prior = PriorConfig(concentration=0.5, context_weight=0.0)
     expected = DyStruct("consensus", "mean", prior, passes="share", weld="joint", weld_radius=3)
-    settings = {"max_new_tokens": 16, "budget": 40, "seed": 7, "temperature": 0.5, "batch_size": 3, "chat": False}
+    settings = {
+        "max_new_tokens": 16,
+        "budget": 40,
+        "seed": 7,
+        "temperature": 0.5,
+        "batch_size": 3,
+        "chat": False,
+        "stop": ("x", "\n"),
+    }
     assert calls == [{"prompts": ["abc"], "decoder": expected, **settings}]
 
 
@@ -206,6 +151,50 @@ def test_defaults_are_those_of_the_library(run: Run, calls: list[dict[str, Any]]
     assert {name: library[name].default for name in calls[0] if name != "prompts"} == {
         name: value for name, value in calls[0].items() if name != "prompts"
     }
+
+
+@pytest.mark.parametrize("command", ["generate abc", "compare abc", "accuracy", "calibrate w.json"])
+def test_where_the_model_comes_from_and_goes_reaches_load(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    seen: list[Any] = []
+
+    def recording(name: str, **options: Any) -> None:
+        seen.append((name, {key: value for key, value in options.items() if key != "neutral"}))
+        raise UserError("That is all.")
+
+    monkeypatch.setattr(dystruct.decoding, "load", recording)
+    for options in ("", "--model m --device cpu --dtype bfloat16", "--model o/m --revision v2 --device-map auto"):
+        run(*command.split(), *options.split()).refused("That is all.")
+    none = {"device": None, "device_map": None, "dtype": None, "revision": None}
+    assert seen == [
+        ("tiny", none),
+        ("m", {**none, "device": "cpu", "dtype": "bfloat16"}),
+        ("o/m", {**none, "revision": "v2", "device_map": "auto"}),
+    ]
+
+
+def test_what_load_refuses_is_told_in_the_options_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dystruct.decoding, "load", loading.load)
+    run("generate", "abc", "--revision", "v2").refused("--revision has no use with the folder 'tiny'")
+    run("generate", "abc", "--dtype", "float7").refused("'float7'", "bfloat16")
+    run("generate", "abc", "--device-map", "far").refused("'far'", "auto")
+    run("generate", "abc", "--chat").refused("no chat template", "leave out --chat")
+
+
+def test_the_text_ends_before_a_stop_string(run: Run) -> None:
+    free = json.loads(run("generate", "abc", *SMALL, "--json").out)
+    found = json.loads(run("generate", "abc", *SMALL, "--json", "--stop", free["text"][5:8], "--stop", "zzz").out)
+    assert found["text"] == free["text"][:5] and found["stop_reason"] == "stop"
+    assert found["counts"]["useful_tokens"] == 5 and found["settings"]["stop"] == [free["text"][5:8], "zzz"]
+    shown = run("generate", "abc", *SMALL, "--stop", free["text"][5:8]).out
+    assert "stopped: before a stop string" in shown and "the stop string and what was decoded behind it" in shown
+    only = ("--decoder", "block", "--json")
+    whole = json.loads(run("compare", "abc", *SMALL, *only).out)["text"]
+    compared = json.loads(run("compare", "abc", *SMALL, *only, "--stop", whole[4:6]).out)
+    assert compared["text"] == whole[: whole.index(whole[4:6])] and compared["stop_reason"] == "stop"
+    two = run("generate", "-", *SMALL, "--stop", free["text"][5:8], stdin=b"abc\nabc\n")
+    assert two.err.count("finished") == 2, "progress counts a text that a stop string ends"
 
 
 @pytest.mark.parametrize(
@@ -238,6 +227,8 @@ def test_defaults_are_those_of_the_library(run: Run, calls: list[dict[str, Any]]
         (("abc", "--temperature", "-0.1"), ("--temperature", "0")),
         (("abc", "--temperature", "nan"), ("temperature",)),
         (("abc", "--device", "abacus"), ("'abacus'",)),
+        (("abc", "--device", "cpu", "--device-map", "auto"), ("--device and --device-map exclude each other",)),
+        (("abc", "--stop", ""), ("stop string is empty",)),
         (("abc", "--json", "--quiet"), ("--json", "--quiet")),
         (("abc", "--decoder", "block", "--structure", "map"), ("--structure has no use with --decoder block",)),
         (("abc", "--decoder", "block", "--alpha0", "1"), ("--alpha0 has no use with --decoder block",)),
@@ -256,6 +247,7 @@ def test_defaults_are_those_of_the_library(run: Run, calls: list[dict[str, Any]]
         (("--file", "."), ("'.'", "directory")),
         (("abc", "--save", "nowhere/t.json"), ("no folder 'nowhere'",)),
         (("abc", "--save", "."), ("'.' is a folder",)),
+        (("abc", "--save", ""), ("--save", "name is empty")),
     ],
     ids=lambda value: " ".join(value).encode("ascii", "backslashreplace").decode() or "nothing",
 )  # fmt: skip
@@ -265,75 +257,6 @@ def test_mistakes_are_refused(
     Path("p.txt").write_text("abc\n", encoding="utf-8")
     run("generate", *arguments).refused(*parts)
     assert sorted(os.listdir()) == ["p.txt"], "nothing is written"
-
-
-@pytest.mark.parametrize(
-    ("content", "parts"),
-    [
-        (b"", ("no prompt in standard input",)),
-        (b"\n", ("no prompt in standard input",)),
-        (b"abc\n\nabc\n", ("Line 2 of standard input", "empty")),
-        (b"abc\n \n", ("Line 2 of standard input", "empty")),
-        (b"abc\nabc\xff\n", ("Line 2 of standard input", "not UTF-8")),
-        (b'{"prompt": "a"}\n{"prompt": "b"\n', ("Line 2 of standard input", "broken JSON")),
-        (b'{"prompt": "a"}\nabc\n', ("Line 2 of standard input", "broken JSON")),
-        (b'{"prompt": "a"}\n\n', ("Line 2 of standard input", "broken JSON")),
-        (b'{"prompt": "a"}\n["b"]\n', ("Line 2 of standard input", 'under "prompt"')),
-        (b'{"text": "a"}\n', ("Line 1 of standard input", 'under "prompt"')),
-        (b'{"prompt": 3}\n', ("Line 1 of standard input", 'under "prompt"')),
-        (b'{"prompt": " "}\n', ("Line 1 of standard input", "empty")),
-        (b'abc\n{"prompt": "b"}\n', ("Line 2 of standard input", "one form")),
-        (b'{"prompt": ' * 5000, ("Line 1 of standard input", "broken JSON")),
-    ],
-)
-def test_malformed_files_are_refused_by_line(run: Run, content: bytes, parts: tuple[str, ...]) -> None:
-    run("generate", "--file", "-", stdin=content).refused(*parts)
-
-
-def test_other_braces_are_plain_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dystruct.decoding.terminal.prompts import read_prompts
-
-    Path("p.txt").write_text("set x = 3\n{x + 1, x + 2}: how many\u2028elements?", encoding="utf-8")
-    assert read_prompts("p.txt") == ["set x = 3", "{x + 1, x + 2}: how many\u2028elements?"]
-
-
-def test_save_and_show(run: Run) -> None:
-    saved = run("generate", "abc", *SMALL, "--save", "t.json", "--structure", "sample")
-    assert saved.err == "saved t.json\n" and os.listdir() == ["t.json"]
-    generation = Generation.load("t.json")
-    assert generation.prompt == "abc" and len(generation.tokens) == 20
-    shown = run("show", "t.json")
-    assert (shown.status, shown.out) == (0, saved.out), "a replay says the same as the decoding did"
-    assert run("generate", "bca", *SMALL, "--save", "t.json", "--quiet").err == ""
-    assert Generation.load("t.json").prompt == "bca"
-
-
-def test_several_traces_go_to_a_new_folder(run: Run) -> None:
-    prompts = "\n".join(["abc", "bca"] * 5).encode()
-    outcome = run("generate", "-", "--max-new-tokens", "4", "--save", "traces", "--quiet", stdin=prompts)
-    assert outcome.status == 0, outcome.err
-    assert sorted(os.listdir("traces")) == [f"{number:02d}.json" for number in range(1, 11)]
-    assert Generation.load("traces/02.json").prompt == "bca"
-    assert os.listdir() == ["traces"]
-    run("generate", "-", "--save", "traces", stdin=prompts).refused("not empty")
-    run("generate", "-", "--save", "traces/02.json", stdin=prompts).refused("is a file")
-
-
-def test_a_failed_save_leaves_what_was_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("generate", "abc", *SMALL, "--save", "t.json", "--quiet")
-
-    def full(self: Path, *args: Any, **settings: Any) -> int:
-        with self.open("w") as file:
-            file.write("half")
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
-        outcome = run("generate", "bca", *SMALL, "--save", "t.json", "--quiet")
-        outcome.refused("'t.json'", "No space left on device")
-        outcome = run("generate", "-", *SMALL, "--save", "traces", "--quiet", stdin=b"abc\nbca\n")
-        outcome.refused("'traces'", "No space left on device")
-    assert os.listdir() == ["t.json"] and Generation.load("t.json").prompt == "abc"
 
 
 def test_interruption(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,15 +269,8 @@ def test_interruption(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.listdir() == []
 
 
-def test_a_closed_pipe_ends_silently(run: Run) -> None:
-    run("generate", "abc", "--max-new-tokens", "200", "--save", "t.json", "--quiet", "--structure", "none")
-    script = f'{sys.executable} -c \'from dystruct.decoding.terminal.cli import main; main(["show", "t.json"])\''
-    found = subprocess.run(["bash", "-c", f"{script} | head -n 1"], capture_output=True, text=True, check=False)
-    assert found.returncode == 0 and found.stderr == "" and found.stdout.startswith("dystruct · ")
-
-
 def test_user_errors_from_the_model_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str, *, device: str | None) -> None:
+    def broken(name: str, **options: Any) -> None:
         raise UserError(f"The folder {name!r} is no model; give another.")
 
     monkeypatch.setattr(dystruct.decoding, "load", broken)
@@ -362,7 +278,7 @@ def test_user_errors_from_the_model_are_shown(run: Run, monkeypatch: pytest.Monk
 
 
 def test_real_errors_keep_their_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str, *, device: str | None) -> None:
+    def broken(name: str, **options: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(dystruct.decoding, "load", broken)
@@ -384,138 +300,8 @@ def test_memory_and_warnings_are_one_sentence(run: Run, monkeypatch: pytest.Monk
     assert "--batch-size" in outcome.err.splitlines()[1]
 
 
-def test_show_makes_pictures(run: Run) -> None:
-    run("generate", "abc", *SMALL, "--save", "t.json", "--quiet")
-    assert run("show", "t.json", "--svg", "p.svg").status == 0
-    assert run("show", "t.json", "--svg", "half.svg", "--until", "5", "--width", "70").status == 0
-    assert sorted(os.listdir()) == ["half.svg", "p.svg", "t.json"]
-    assert Path("p.svg").read_text(encoding="utf-8").startswith("<svg")
-    assert "summary" in Path("p.svg").read_text(encoding="utf-8")
-    assert "summary" not in Path("half.svg").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (("nowhere.json",), ("'nowhere.json'", "No such file")),
-        (("other.json",), ("other.json", "dystruct-trace")),
-        (("cut.json",), ("cut.json",)),
-        (("bytes.json",), ("bytes.json",)),
-        (("odd.json",), ("odd.json",)),
-        (("t.json", "--until", "3"), ("--until has no use without --svg",)),
-        (("t.json", "--width", "80"), ("--width has no use without --svg",)),
-        (("t.json", "--svg", "nowhere/p.svg"), ("no folder 'nowhere'",)),
-        (("t.json", "--delay", "-1"), ("--delay",)),
-    ],
-)
-def test_show_refuses_what_is_no_trace(run: Run, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    run("generate", "abc", *SMALL, "--save", "t.json", "--quiet")
-    trace = Path("t.json").read_text(encoding="utf-8")
-    Path("other.json").write_text("{}", encoding="utf-8")
-    Path("cut.json").write_text(trace[: len(trace) // 2], encoding="utf-8")
-    Path("bytes.json").write_bytes(b"\xff\xfe\x00")
-    damaged = json.loads(trace)
-    damaged["windows"][0]["steps"][-1]["commits"][0]["position"] = 10_000
-    Path("odd.json").write_text(json.dumps(damaged), encoding="utf-8")
-    before = sorted(os.listdir())
-    run("show", *arguments).refused(*parts)
-    assert sorted(os.listdir()) == before
-
-
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What `train` is called with, in place of a training run."""
-    seen: list[dict[str, Any]] = []
-
-    def train(folder: Path, config: TrainingConfig, *, report: Callable[[str], None], **settings: Any) -> Path:
-        seen.append({"folder": folder, "config": config, **settings})
-        report("step 1")
-        return folder / "model"
-
-    monkeypatch.setattr(training, "train", train)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    return seen
-
-
-def test_train(run: Run, trained: list[dict[str, Any]]) -> None:
-    outcome = run("train", "runs/a", "--width", "64", "--muon-rate", "0.01", "--no-compile", "--save-every", "10")
-    assert outcome.status == 0, outcome.err
-    assert outcome.out.splitlines()[0] == "step 1" and "runs/a/model" in outcome.out
-    assert trained == [
-        {
-            "folder": Path("runs/a"),
-            "config": TrainingConfig(width=64, muon_rate=0.01),
-            "compile": False,
-            "save_every": 10.0,
-        }
-    ]
-    assert run("train", "runs/a").status == 0
-    assert run("train", "runs/a", "--width", "64").status == 0
-    assert [call["config"] for call in trained] == [TrainingConfig(width=64, muon_rate=0.01)] * 3
-    run("train", "runs/a", "--width", "32").refused("--width 64", "another folder")
-
-
-def test_train_offers_every_setting_with_its_default() -> None:
-    helped = helps("train")
-    for field in fields(TrainingConfig):
-        assert f"Default {field.default}." in helped[f"--{field.name.replace('_', '-')}"], field.name
-    for name, parameter in inspect.signature(training.train).parameters.items():
-        if name not in ("folder", "config", "report"):
-            assert f"Default {parameter.default}." in helped[f"--{name.replace('_', '-')}"], name
-
-
-def test_train_mistakes(run: Run, trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("file").write_text("", encoding="utf-8")
-    run("train", "file").refused("is a file")
-    run("train", "a", "--width", "30").refused("--width 30", "--head 32")
-    run("train", "a", "--layers", "0").refused("--layers", "1")
-    run("train", "a", "--device", "abacus").refused("'abacus'")
-    run("train").refused("argument", "--help")
-    Path("a").mkdir()
-    Path("a/training.json").write_text('{"depth": 3}', encoding="utf-8")
-    run("train", "a").refused("training.json", "remove it")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    run("train", "b").refused("reasoning-gym", "pip install")
-    assert trained == [] and sorted(os.listdir()) == ["a", "file"]
-
-
-def test_training_can_be_interrupted(run: Run, trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*args: Any, **settings: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "train", interrupted)
-    outcome = run("train", "a")
-    assert outcome.status == 130 and "`dystruct train a` goes on" in outcome.err
-
-
 def test_devices() -> None:
     check_device("cpu")
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="no device 'cuda'"):
             check_device("cuda")
-
-
-@pytest.mark.parametrize("field", ["order", "block_instability", "passes", "ends"])
-def test_a_trace_whose_parts_do_not_fit_is_refused_before_anything_is_shown(tmp_path: Path, field: str) -> None:
-    model = backbone(hashed(3), weights=uneven_weights())
-    (generation,) = library_generate(model, ["abcab"], DyStruct(structure="sample"), max_new_tokens=20)
-    path = tmp_path / "trace.json"
-    generation.save(path)
-    content = json.loads(path.read_text())
-    content["windows"][0]["structure"][field] = []
-    path.write_text(json.dumps(content))
-    result = CliRunner().invoke(app, ["show", str(path)])
-    assert result.exit_code == 2 and not result.stdout
-    assert "save it again" in result.stderr
-
-
-def test_a_trace_nested_without_end_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text("[" * 100_000)
-    result = CliRunner().invoke(app, ["show", str(path)])
-    assert result.exit_code == 2 and "save it again" in result.stderr
-
-
-def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["generate", "abc", "--save", str(tmp_path / ("n" * 300))])
-    assert result.exit_code == 2 and "choose another name" in result.stderr

@@ -203,10 +203,14 @@ def test_no_config(folder: Path) -> None:
     refused(folder, "no config.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"model_type": "no-such"}', "{}", "\x00\x01"])
-def test_a_config_that_cannot_be_read(folder: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [(text, "is damaged.*copy them again") for text in ("", "{", "[]", "3", "\x00\x01")]
+    + [(text, "llama, qwen2, qwen3") for text in ('{"model_type": "no-such"}', "{}")],
+)
+def test_a_config_that_cannot_be_read(folder: Path, text: str, match: str) -> None:
     (folder / "config.json").write_text(text)
-    refused(folder, "llama, qwen2, qwen3")
+    refused(folder, match)
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,12 @@ def test_commits_and_remasks_are_those_of_the_plain_model(scene) -> None:  # typ
             chosen = plain_remask(model[item["slot"]][start:end], item["remask"])
             assert set(remasked[i].nonzero()[:, 0].tolist()) == chosen
             assert [int(old[i, j]) for j in chosen] == [before[j] for j in chosen]
-        shape = region.index.shape
+        shape = region.inside.shape
         token = padded([[t for t, _ in item["fresh"]] for item in work], torch.long)
         confidence = padded([[c for _, c in item["fresh"]] for item in work], torch.float32)
-        logits = torch.zeros(*shape, VOCABULARY).log_softmax(-1)
-        fresh = Fresh(token, confidence, torch.zeros(shape), torch.zeros(shape), torch.zeros(shape), logits)
+        probability = torch.zeros(shape.numel(), VOCABULARY).softmax(-1)
+        zeros = torch.zeros(shape.numel())
+        fresh = Fresh(token.flatten(), confidence.flatten(), zeros, zeros, zeros, probability)
         accepted, tokens, confidences = canvas.commit(
             region,
             fresh,
@@ -137,15 +138,14 @@ def one_region(canvas: Canvas, width: int) -> Region:
 
 
 def saying(token: list[int], confidence: list[float]) -> Fresh:
-    shape = (1, len(token))
-    zeros = torch.zeros(shape)
+    zeros = torch.zeros(len(token))
     return Fresh(
-        torch.tensor([token]),
-        torch.tensor([confidence]),
+        torch.tensor(token),
+        torch.tensor(confidence),
         zeros,
         zeros,
         zeros,
-        torch.zeros(*shape, VOCABULARY).log_softmax(-1),
+        torch.zeros(len(token), VOCABULARY).softmax(-1),
     )
 
 

@@ -123,11 +123,12 @@ def content() -> dict[str, Any]:
         return json.loads(path.read_text())
 
 
-def refused(path: Path, data: str | bytes) -> None:
+def refused(path: Path, data: str | bytes) -> str:
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     with pytest.raises(ValueError, match=r"is no trace.*save it again") as caught:
         Generation.load(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(caught.value) and "__init__" not in str(caught.value)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +208,36 @@ def test_a_field_too_few_or_too_many_is_refused(tmp_path: Path, content: dict[st
         else:
             holder["surprise"] = 1
         refused(tmp_path / "trace.json", json.dumps(damaged))
+
+
+def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, content: dict[str, Any]) -> None:
+    def told(*path: Any, value: Any = ...) -> str:
+        damaged = json.loads(json.dumps(content))
+        holder = damaged
+        for key in path[:-1]:
+            holder = holder[key]
+        if value is ...:
+            del holder[path[-1]]
+        else:
+            holder[path[-1]] = value
+        return refused(tmp_path / "trace.json", json.dumps(damaged))
+
+    assert "(it lacks the key 'tokens')" in told("tokens")
+    assert "(windows[0].opened lacks the key 'start')" in told("windows", 0, "opened", "start")
+    assert "(windows[0].steps[1].commits[0].token is of type str, not int)" in told(
+        "windows", 0, "steps", 1, "commits", 0, "token", value="x"
+    )
+    assert "(it has the unknown key 'surprise')" in told("surprise", value=1)
+    assert "(stop_reason is 'whim', which is none of 'eos', 'stop'" in told("stop_reason", value="whim")
+
+
+@pytest.mark.parametrize(
+    "decoder", [DyStruct(structure="sample", prior=PriorConfig(4, 12)), Block(3)], ids=["dystruct", "block"]
+)
+@pytest.mark.parametrize("budget", [1, 9, 200])
+def test_a_real_trace_fits_together(decoder: DyStruct | Block, budget: int) -> None:
+    decoded(decoder, budget=budget).check()
+    decoded(decoder, budget=budget, stop=["c"]).check()
 
 
 def test_replay_and_events_of_windows() -> None:

@@ -19,14 +19,13 @@ from dystruct.decoding.terminal.drawing import PALETTE, window_panel
 from dystruct.decoding.terminal.scene import BlockFinished, Scene, Weld
 from dystruct.decoding.terminal.view import (
     REFRESH_SECONDS,
-    BatchProgress,
     PlainView,
     TerminalView,
     open_view,
     picture,
     replay,
 )
-from dystruct.decoding.terminal.wording import LONGEST_PROMPT, TokenTexts, counted, literal, shortened, summary, visible
+from dystruct.decoding.terminal.wording import TokenTexts, literal, summary, visible
 from dystruct.decoding.trace import (
     Commit,
     Remask,
@@ -37,7 +36,7 @@ from dystruct.decoding.trace import (
     WindowOpened,
 )
 from dystruct.model import PriorConfig
-from scripted import EOS, MASK, backbone, hashed, uneven_weights
+from scripted import MASK, backbone, hashed, uneven_weights
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TEXTS = ["one", " two", "\n", " ", " four", "[bold]", "\x1b[31m", "<end>", " wrong"]
@@ -45,7 +44,7 @@ END, WRONG = 7, 8
 
 
 def texts() -> TokenTexts:
-    return TokenTexts(lambda token: TEXTS[token], END)
+    return TokenTexts(lambda token: TEXTS[token], {END})
 
 
 def example() -> Generation:
@@ -70,6 +69,7 @@ def example() -> Generation:
         token_texts=dict(enumerate(TEXTS)), useful_tokens=7, wasted_tokens=1,
         passes={"diagnostic": 1, "resolve": 3, "weld": 2}, stop_reason="eos", seconds=1.5, windows=(window,),
         model="tiny", mask_token=99, settings={"structure": "map", "budget": 256, "seed": 4, "temperature": 0.0},
+        end_tokens=(END,),
     )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def test_a_joint_weld_is_named_by_all_its_blocks() -> None:
     chosen = example().windows[0].structure
     assert chosen is not None
     chosen = replace(chosen, ends=(2, 4, 6), order=(0, 1, 2))
-    names, file = TokenTexts(str, None), io.StringIO()
+    names, file = TokenTexts(str, ()), io.StringIO()
     view = PlainView(file, names)
     view.observe(opened)
     view.observe(replace(chosen, block_instability=(0.1,) * 3, passes=(1,) * 3, instability=(0.1,) * 6))
@@ -209,7 +209,7 @@ def test_control_characters_are_shown_and_never_obeyed() -> None:
         assert shown == "a␛[2J␀␇␍␡\\u009b\\u202e\\u200b\\u2028[red]b[/red]"
     assert visible("x\n\ty") == "x⏎⇥y"
     assert literal("x\n\ty") == "x\n\ty"
-    names = TokenTexts(lambda token: ["  ", " a", "", "\n"][token], None)
+    names = TokenTexts(lambda token: ["  ", " a", "", "\n"][token], ())
     assert [names(token) for token in range(4)] == ["··", " a", "", "⏎"]
 
 
@@ -263,13 +263,13 @@ def test_neighbouring_blocks_differ_by_colour_and_without_colours_by_number() ->
     scene = many_blocks(count)
     screen = console(200)
     with screen.capture() as captured:
-        screen.print(window_panel(scene, TokenTexts(str, None)))
+        screen.print(window_panel(scene, TokenTexts(str, ())))
     colours = re.findall(r"\x1b\[30;48;2;(\d+;\d+;\d+)m|\x1b\[38;2;0;0;0;48;2;(\d+;\d+;\d+)m", captured.get())
     assert len(colours) == count and all(a != b for a, b in pairwise(colours))
 
     bare = console(200, no_color=True)
     with bare.capture() as captured:
-        bare.print(window_panel(scene, TokenTexts(str, None)))
+        bare.print(window_panel(scene, TokenTexts(str, ())))
     assert not re.search(r"\x1b\[[0-9;]*[34]8;", captured.get())
     shown = ESCAPE.sub("", captured.get())
     assert all(f"{turn}[" in shown for turn in range(1, count + 1))
@@ -298,7 +298,7 @@ def many_blocks(count: int) -> Scene:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_long_windows_are_wrapped(width: int) -> None:
-    lines = printed(many_blocks(150), TokenTexts(lambda token: " word" if token else "x" * 30, None), width)
+    lines = printed(many_blocks(150), TokenTexts(lambda token: " word" if token else "x" * 30, ()), width)
     assert {cell_len(line) for line in lines} == {width}
     assert sum(line.count("▅") for line in lines) == 300, "one bar a position"
     assert sum(line.count("x") for line in lines) == 150 * 30
@@ -373,34 +373,8 @@ def test_the_view_suits_standard_output(monkeypatch: pytest.MonkeyPatch, capsys:
         assert isinstance(view, PlainView)
 
 
-def test_progress_of_several_prompts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    with BatchProgress(2, end_tokens={EOS}, max_new_tokens=6) as progress:
-        progress.observe(1, WindowOpened(0, 0, 3, 0.5, None))
-        progress.observe(1, WindowClosed(0, (5, 5, 5), (), None))
-        progress.observe(0, WindowClosed(0, (5, EOS, 5), (), None))
-        progress.observe(1, WindowClosed(1, (5, 5, 5), (), None))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines() == [
-        "prompt 1 of 2 finished: 1 window, 3 tokens",
-        "prompt 2 of 2 finished: 2 windows, 6 tokens",
-    ]
-
-
-def test_long_prompts_are_shortened() -> None:
-    assert shortened("x" * LONGEST_PROMPT) == "x" * LONGEST_PROMPT
-    short = shortened("a" * 2000 + "END")
-    assert len(short) < LONGEST_PROMPT + 60 and short.endswith("END") and "1103 characters left out" in short
-
-
 def test_summary_of_an_empty_response() -> None:
     empty = replace(example(), windows=(), tokens=(), token_texts={}, useful_tokens=0, wasted_tokens=0, passes={})
     figures = dict(summary(empty))
     assert figures["windows"] == "0, with 0 blocks" and figures["wasted tokens"] == "0"
     assert figures["useful tokens"].startswith("0, 0.00")
-
-
-def test_numbers_with_nouns() -> None:
-    assert [counted(n, "pass", "passes") for n in (0, 1, 2)] == ["0 passes", "1 pass", "2 passes"]
-    assert counted(2, "block") == "2 blocks"

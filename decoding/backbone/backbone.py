@@ -9,11 +9,13 @@ Shapes: R rows, T positions, d hidden units, V tokens of the vocabulary.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,6 +23,9 @@ from torch import Tensor
 from dystruct.model import EvidenceWeights
 
 from ..errors import UserError
+
+if TYPE_CHECKING:
+    from .prefix import PrefixCache
 
 # Base models that were made from a chat model's tokenizer carry a template that they never learnt.
 _BASE_MODEL = re.compile(r"-base(-\d+b)?$", re.IGNORECASE)
@@ -69,14 +74,67 @@ class Backbone:
         """Where the token ids go and the hidden states and logits come from."""
         return self.network.get_input_embeddings().weight.device
 
-    def hidden(self, ids: Tensor, valid: Tensor | None = None) -> Tensor:
+    def hidden(
+        self,
+        ids: Tensor,
+        valid: Tensor | None = None,
+        *,
+        positions: Tensor | None = None,
+        cache: PrefixCache | None = None,
+    ) -> Tensor:
         """Hidden states (R, T, d) that enter the output projection, for right-padded ids (R, T).
 
-        valid: (R, T), true where a token is not padding; None when nothing is padded.
+        valid: true where there is something to attend to, (R, T), or with a cache (R, positions in view); None where
+        that is so everywhere. positions (R, T): of the ids, 0 to T unless given. cache: where keys and values go, and
+        come from (see there).
         """
-        mask = None if valid is None else valid.long()
-        output = self.network.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+        options: dict[str, Any] = {}
+        if positions is not None:
+            options["position_ids"] = positions
+        if cache is not None:
+            options[self._cache_argument] = cache.layers
+        output = self.network.base_model(
+            input_ids=ids, attention_mask=self._mask(valid, ids.shape[1]), use_cache=cache is not None, **options
+        )
         return output.last_hidden_state.to(self.device)  # a model spread over devices ends on another one
+
+    def _mask(self, valid: Tensor | None, queries: int) -> Tensor | None:
+        """The attention mask in the form that the network asks nothing of: transformers would read one (R, T) back."""
+        if valid is None:
+            return None
+        kind = self._attention
+        if kind not in ("sdpa", "eager"):
+            return valid.long()
+        mask = valid[:, None, None, :]
+        if kind == "eager":
+            dtype = self.network.dtype
+            mask = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+        return mask.expand(-1, -1, queries, -1)
+
+    @cached_property
+    def _cache_argument(self) -> str:
+        # transformers has renamed it, and warns of the old name
+        parameters = inspect.signature(self.network.base_model.forward).parameters
+        return "cache" if "cache" in parameters else "past_key_values"
+
+    @cached_property
+    def _attention(self) -> str | None:
+        """transformers' name of the attention, for a network all of whose layers attend to everything; else None."""
+        config = getattr(self.network, "config", None)
+        if not set(getattr(config, "layer_types", None) or ["full_attention"]) <= {"full_attention"}:
+            return None
+        return getattr(config, "_attn_implementation", None)
+
+    def prefix_cache(self, slots: int, capacity: int) -> PrefixCache:
+        """Room for the keys and values of slots of so many positions. Raises UserError if the network keeps none."""
+        from .prefix import PrefixCache
+
+        if self._attention not in ("sdpa", "eager"):
+            raise UserError(
+                f"Model {self.name!r} can keep no keys and values of a prefix: that takes a decoder network with full "
+                f"attention, computed by sdpa or eager; leave the prefix cache out."
+            )
+        return PrefixCache(self.network.config.num_hidden_layers, slots, capacity)
 
     def logits(self, hidden: Tensor, *, mask_predictable: bool = False) -> Tensor:
         """Float32 logits (..., V) of hidden states (..., d); the mask is never predicted (R15) unless allowed."""
@@ -112,20 +170,21 @@ class Backbone:
     def _as_turn(self, prompt: str) -> str:
         if not getattr(self.tokenizer, "chat_template", None):
             raise UserError(
-                f"Model {self.name!r} has no chat template, so it cannot chat; leave chat out, or give an Instruct "
-                f"model."
+                f"Model {self.name!r} has no chat template, so it knows no users' turns; leave out --chat (or "
+                f"chat=True), or give an Instruct model."
             )
         if _BASE_MODEL.search(Path(self.name).name):
             raise UserError(
-                f"Model {self.name!r} is a base model, which has not learnt to chat; leave chat out, or give the "
-                f"Instruct model."
+                f"Model {self.name!r} is a base model, which has not learnt to take turns; leave out --chat (or "
+                f"chat=True), or give the Instruct model."
             )
         turns = [{"role": "user", "content": prompt}]
         try:
             return str(self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False))
         except Exception as error:  # the template is a program that came with the model
             raise UserError(
-                f"The chat template of model {self.name!r} fails ({first_line(error)}); correct it, or leave chat out."
+                f"The chat template of model {self.name!r} fails ({first_line(error).rstrip('.')}); correct it, or "
+                f"leave out --chat (or chat=True)."
             ) from error
 
 

@@ -9,7 +9,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -23,10 +23,11 @@ from ..calibration_file import read_calibration
 from ..device import check_device
 from ..errors import UserError
 from .backbone import Backbone, first_line
-from .formats import SUPPORTED, Format, recognise
+from .formats import Format, recognise
 from .masked_lm import adapt
 
 TINY = "tiny"
+_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # accelerate's
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -41,7 +42,7 @@ class _Source:
 
     @property
     def remedy(self) -> str:
-        return "download it again" if "revision" in self.options else "copy them again"
+        return "download them again" if "revision" in self.options else "copy them again"
 
 
 def load(
@@ -69,12 +70,12 @@ def load(
     if device is not None and device_map is not None:
         raise UserError("device and device_map exclude each other; give one of them.")
     if device_map is not None and not _accelerate():
-        raise UserError("A device_map needs accelerate; install it with: pip install accelerate.")
+        raise UserError("A device_map needs accelerate; install it with: pip install 'dystruct[accelerate]'.")
     device = torch.device(_checked_device(device))
     stored = device.type != "cpu" or device_map is not None
     options |= {"dtype": _checked_dtype(dtype) or ("auto" if stored else torch.float32)}
     if device_map is not None:
-        options["device_map"] = device_map
+        options["device_map"] = _checked_map(device_map)
     elif device.type != "cpu" and _accelerate():
         options["device_map"] = {"": device}  # each tensor goes there as it is read
     source = _find(name_or_path, revision)
@@ -127,6 +128,7 @@ def _find(name_or_path: str | Path, revision: str | None) -> _Source:
     from transformers.utils import cached_file
 
     try:
+        _reach(name, revision)
         config = cached_file(name, "config.json", revision=revision)
         reason = "it has no config.json"
     except Exception as error:  # of the connection, of the Hub, of a gated or private model
@@ -139,6 +141,19 @@ def _find(name_or_path: str | Path, revision: str | None) -> _Source:
         )
     # What is read from here on is of the one commit that this config.json is of.
     return _Source(name, Path(config).parent, name, {"revision": Path(config).parent.name})
+
+
+def _reach(name: str, revision: str | None) -> None:
+    """Ask the Hub once for a config.json that is not on this machine, and raise at once if it cannot be reached.
+
+    Fetching a file would go on trying for half a minute. An answer of any other kind is left to it.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
+        with suppress(HfHubHTTPError):
+            get_hf_file_metadata(hf_hub_url(name, "config.json", revision=revision))
 
 
 def _read_config(source: _Source) -> dict[str, Any]:
@@ -155,8 +170,7 @@ def _read_config(source: _Source) -> dict[str, Any]:
             raise ValueError("it holds no entries")
     except (OSError, ValueError) as error:
         raise UserError(
-            f"The config.json of {source.name!r} cannot be read ({first_line(error)}); supported model types are "
-            f"{SUPPORTED}."
+            f"The config.json of {source.name!r} is damaged ({first_line(error).rstrip('.')}): {source.remedy}."
         ) from error
     return content
 
@@ -308,6 +322,18 @@ def _checked_device(device: str | torch.device | None) -> str:
     return name
 
 
+def _checked_map(device_map: Any) -> Any:
+    if isinstance(device_map, str) and device_map not in _MAPS:
+        try:
+            check_device(device_map)
+        except UserError as error:
+            raise UserError(
+                f"There is no device map {device_map!r}; give {', '.join(_MAPS)}, a device of this machine, or in "
+                f"Python a dictionary."
+            ) from error
+    return device_map
+
+
 def _checked_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if dtype is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
@@ -321,12 +347,22 @@ def _accelerate() -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' own reports: what matters in them becomes an error here."""
+    """Without transformers' own reports and bars: what matters in the reports becomes an error here.
+
+    The bars of files that are fetched from the Hub stay, which take long.
+    """
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from transformers.utils import logging
 
-    verbosity = logging.get_verbosity()
+    set_hub = disable_progress_bars if are_progress_bars_disabled() else enable_progress_bars
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()  # the Hub's too
+    set_hub()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
+        if shown:
+            logging.enable_progress_bar()
+            set_hub()

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..errors import UserError
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_whole, commit_chosen, confident, ended, finish, resolve
+from .blocks import check_fraction, check_whole, commit_chosen, confident, finish, resolve
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class AdaBlock:
     delimiter_ids: tuple[int, ...] | None = None
     faithful: bool = False
 
+    widest: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         check_whole(self, "block_length")
         check_fraction(self, "threshold", "delimiter_threshold")
@@ -43,11 +46,6 @@ class AdaBlock:
             raise UserError("delimiters and delimiter_ids exclude each other; give one of them.")
         if not (self.delimiters if self.delimiter_ids is None else self.delimiter_ids) or "" in self.delimiters:
             raise UserError("delimiters must be texts, at least one of them and none empty; name some.")
-
-    @property
-    def widest(self) -> None:
-        """It has no use for features."""
-        return None
 
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence, block after block."""
@@ -58,12 +56,12 @@ class AdaBlock:
         start = block = 0
         while start < length and row.passes_left > 1:
             reach = min(start + max(window, self.block_length), length)
-            yield Pass("resolve", start, reach, None, block=block, sampling=sampling)
+            yield Pass("resolve", start, reach, None, block=block, sampling=sampling, prefix=start)
             figures = row.read_figures()
             end = min(start + self._length(row, figures, min(window, length - start)), length)
             commit_chosen(row, figures, self._chosen(figures, row.masked(start, end)))
             yield from resolve(row, start, end, self._chosen, block=block, sampling=sampling)
-            if not self.faithful and ended(row):
+            if not self.faithful and row.ended:
                 break
             start, block = end, block + 1
         else:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..errors import UserError
-from ..passes import quotas
+from ..passes import masks, quotas
 from ..row import Pass, Row
+from .blocks import check_whole
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,7 @@ class Block:
     passes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("block_length", "passes"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        check_whole(self, "block_length", "passes")
 
     @property
     def widest(self) -> int:
@@ -36,9 +33,10 @@ class Block:
         """Decode one sequence, block after block, until an end token or a limit."""
         while row.remaining > 0 and row.passes_left > 0:
             window = row.open_window(min(self.block_length, row.remaining))
-            for quota in quotas(window.length, min(self.passes or window.length, row.passes_left)):
-                yield Pass("resolve", window.start, window.start + window.length, quota)
+            counts = quotas(window.length, min(self.passes or window.length, row.passes_left))
+            for quota, masked in zip(counts, masks(counts), strict=True):
+                yield Pass("resolve", window.start, window.start + window.length, quota, masked=masked)
             tokens, features = row.read_window()
             row.close_window(tokens, features)
-            if row.model.text_length(tokens) < len(tokens):
+            if row.ended:
                 return

@@ -1,7 +1,7 @@
 """What decoders share that fill a response block after block, choosing by each pass's figures.
 
 A decoder says which of a block's masked positions a pass commits; going on until the block is full, ending at
-the end token (R14) and within the budget (R12) come from here.
+the end of the text (R14) and within the budget (R12) come from here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def resolve(
     """
     while row.masked(start, end):
         reach = row.length if row.passes_left <= 1 else end
-        yield Pass("resolve", start, reach, None, block=block, sampling=sampling)
+        yield Pass("resolve", start, reach, None, block=block, sampling=sampling, prefix=start)
         figures = row.read_figures()
         masked = row.masked(start, reach)
         if row.passes_left > waiting:
@@ -55,6 +55,20 @@ def resolve(
         else:
             row.commit(figures.unmasked_at(p) if figures.at(p).token == row.model.mask_id else figures.at(p)
                        for p in masked)  # fmt: skip
+
+
+def fill(row: Row, block_length: int, passes: Callable[..., Iterator[Pass]], *, faithful: bool) -> Iterator[Pass]:
+    """Open the response as one window and fill it block after block, unless `faithful` only up to the text's end.
+
+    passes: called as passes(start, end, block=…, waiting=…), as `resolve` is.
+    """
+    row.open_window(row.max_new_tokens)
+    blocks = spans(row.length, block_length)
+    for block, (start, end) in enumerate(blocks):
+        yield from passes(start, end, block=block, waiting=len(blocks) - block - 1)
+        if not faithful and row.ended:
+            break
+    finish(row, keep_masks=faithful)
 
 
 def commit_chosen(row: Row, figures: Figures, chosen: list[int]) -> None:
@@ -70,15 +84,9 @@ def commit_chosen(row: Row, figures: Figures, chosen: list[int]) -> None:
         row.commit(map(figures.at, chosen))
 
 
-def ended(row: Row) -> bool:
-    """Whether the text is known: an end token stands in the response and no mask before it (R14)."""
-    length = row.model.text_length(row.draft)
-    return length < len(row.draft) and not row.masked(0, length)
-
-
 def finish(row: Row, *, keep_masks: bool = False) -> None:
-    """Take what is still masked behind the end token out of the response, and put the window on record."""
-    for position in reversed(row.masked(0, row.length) if ended(row) and not keep_masks else []):
+    """Take what is still masked behind the text's end out of the response, and put the window on record."""
+    for position in reversed(row.masked(0, row.length) if row.ended and not keep_masks else []):
         row.splice(position, 1, 0)
     row.close_window(list(row.draft))
 

@@ -8,19 +8,24 @@ max_new_tokens is the limit of the length.
 
 Where the original goes plainly wrong, and what the default does: an expansion next to the limit pushes tokens out at
 the far end (as many masks as fit are inserted here); it can take the mask for the most probable token (the mask takes
-no part here); it decodes on when the text before the end token is known (the default ends there). `faithful` keeps
-these. The original's guidance fails once the length changes, so there is none here.
+no part here); it decodes on when the text before the end token is known (the default ends there); E knows one end
+token (the default takes all that the model has). `faithful` keeps these. The original's guidance fails once the
+length changes, so there is none here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..errors import UserError
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_whole, ended, finish, ranked
+from .blocks import check_fraction, check_whole, finish, ranked
+
+# What E is made of.
+_END = ("top", "top_confidence")
 
 
 @dataclass(frozen=True)
@@ -37,16 +42,13 @@ class Daedal:
     eos_check_tokens: int = 32
     faithful: bool = False
 
+    widest: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         check_whole(self, "initial_length", "block_length", "expansion", "eos_check_tokens")
         check_fraction(self, "high", "low", "eos_threshold", "expand_eos_threshold")
         if self.low > self.high:
             raise UserError(f"low ({self.low}) must not exceed high ({self.high}).")
-
-    @property
-    def widest(self) -> None:
-        """It has no use for features."""
-        return None
 
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence."""
@@ -55,7 +57,7 @@ class Daedal:
 
         # 1. Initial length; a pass at least is kept to fill it
         while row.passes_left > 1:
-            yield Pass("diagnostic", 0, row.length, None, sampling=sampling)
+            yield Pass("diagnostic", 0, row.length, None, sampling=sampling, figures=_END, everywhere=True)
             certain = self._end_confidence(row, row.read_figures())
             if certain >= self.eos_threshold or row.remaining == 0:
                 row.splice(row.length, 0, min(self.eos_check_tokens // 2, row.remaining), row.model.eos_id)
@@ -66,7 +68,9 @@ class Daedal:
         start, block = 0, 0
         while start < row.length:
             final = row.passes_left <= 1
-            yield Pass("resolve", 0, row.length, None, block=block, sampling=sampling)
+            yield Pass(
+                "resolve", 0, row.length, None, block=block, sampling=sampling, figures=_END, everywhere=True
+            )  # fmt: skip
             figures = row.read_figures()
             if final:
                 row.commit(map(figures.unmasked_at if self.faithful else figures.at, row.masked(0, row.length)))
@@ -78,13 +82,14 @@ class Daedal:
                 self._expand(row, min(weak, key=lambda position: figures.confidence[position]))
             while start < row.length and not row.masked(start, min(start + self.block_length, row.length)):
                 start, block = start + self.block_length, block + 1
-            if not self.faithful and ended(row):
+            if not self.faithful and row.ended:
                 break
         finish(row, keep_masks=self.faithful)
 
     def _end_confidence(self, row: Row, figures: Figures) -> float:
         """E of the response as it stood in a pass."""
-        found = [p for p, top in zip(figures.top_confidence, figures.top, strict=True) if top == row.model.eos_id]
+        ends = {row.model.eos_id} if self.faithful else row.model.end_ids
+        found = [p for p, top in zip(figures.top_confidence, figures.top, strict=True) if top in ends]
         return sum(found[-self.eos_check_tokens :]) / self.eos_check_tokens
 
     def _fill(self, row: Row, figures: Figures, masked: list[int]) -> set[int]:

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from ..errors import UserError
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_positive, check_whole, ended, finish, ranked
+from .blocks import check_fraction, check_positive, check_whole, finish, ranked
+
+# What a rule looks at beside the confidence.
+_SCORES = {"topk_margin": ("margin",), "entropy": ("entropy",)}
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Dream:
     eps: float = 1e-3
     faithful: bool = False
 
+    widest: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         check_whole(self, "steps", "top_k")
         check_fraction(self, "top_p", "eps")
@@ -52,11 +57,6 @@ class Dream:
             raise UserError("alg_temp has no use with alg origin, which looks at no confidence; leave it out.")
         if not 0 < self.eps < 1:
             raise UserError(f"eps must lie between 0 and 1, not {self.eps!r}.")
-
-    @property
-    def widest(self) -> None:
-        """It has no use for features."""
-        return None
 
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence."""
@@ -82,19 +82,18 @@ class Dream:
                 shown, count = [], len(masked) if last else int(torch.tensor(float(len(masked))) * share)
             if count == 0:
                 continue
-            yield Pass("resolve", 0, length, None, sampling=sampling)
+            yield Pass("resolve", 0, length, None, sampling=sampling, figures=_SCORES.get(self.alg, ()))
             figures = row.read_figures()
             row.commit(map(figures.at, shown or self._chosen(row, figures, masked, count)))
-            if not self.faithful and ended(row):
+            if not self.faithful and row.ended:
                 break
         finish(row, keep_masks=self.faithful)
 
     def _chosen(self, row: Row, figures: Figures, masked: list[int], count: int) -> list[int]:
-        scores = {
-            "maskgit_plus": figures.confidence,
-            "topk_margin": figures.margin,
-            "entropy": [-entropy for entropy in figures.entropy],
-        }[self.alg]
+        if self.alg == "entropy":
+            scores = [-entropy for entropy in figures.entropy]
+        else:
+            scores = figures.confidence if self.alg == "maskgit_plus" else figures.margin
         if self.alg_temp:
             # the largest of confidence / a + Gumbel noise are a draw without replacement
             uniform = torch.rand(len(masked), generator=row.streams.order, dtype=torch.float64)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 from ..errors import UserError
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_positive, check_whole, confident, ended, finish, ranked, resolve, spans
+from .blocks import check_fraction, check_positive, check_whole, confident, fill, ranked, resolve
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Fast:
     factor: float | None = None
     faithful: bool = False
 
+    widest: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         check_whole(self, "block_length")
         check_fraction(self, "threshold")
@@ -41,23 +45,10 @@ class Fast:
         if self.factor is None and self.threshold is None:
             object.__setattr__(self, "threshold", 0.9)
 
-    @property
-    def widest(self) -> None:
-        """It has no use for features."""
-        return None
-
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence, block after block."""
-        sampling = Sampling(mask_predictable=self.faithful)
-        row.open_window(row.max_new_tokens)
-        blocks = spans(row.length, self.block_length)
-        for block, (start, end) in enumerate(blocks):
-            yield from resolve(
-                row, start, end, self._chosen, block=block, waiting=len(blocks) - block - 1, sampling=sampling
-            )
-            if not self.faithful and ended(row):
-                break
-        finish(row, keep_masks=self.faithful)
+        passes = partial(resolve, row, choose=self._chosen, sampling=Sampling(mask_predictable=self.faithful))
+        return fill(row, self.block_length, passes, faithful=self.faithful)
 
     def _chosen(self, figures: Figures, masked: list[int]) -> list[int]:
         if self.factor is None:

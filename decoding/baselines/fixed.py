@@ -7,23 +7,24 @@ unconditional + (s + 1) (conditional - unconditional), the unconditional ones wi
 Where the original goes plainly wrong, and what the default does: it can predict the mask, which then counts as
 committed but stays masked (never predicted here); it decodes on behind the end token (the default ends with the
 block that holds it); passes that commit nothing are made (skipped); at a temperature, `defer_eos` leaves the end
-token its confidence (the default defers it at every temperature). `faithful` keeps all of these that change tokens,
-and like the original takes only block lengths and steps that divide.
+token its confidence (the default defers it at every temperature); its options on the end know one end token (the
+default takes all that the model has). `faithful` keeps all of these that change tokens, and like the original takes
+only block lengths and steps that divide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from ..errors import UserError
-from ..passes import quotas
+from ..passes import masks, quotas
 from ..row import Pass, Row
 from ..sampling import Sampling
-from .blocks import check_whole, ended, finish, ranked, spans
+from .blocks import check_whole, finish, ranked, spans
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Fixed:
     """Settings of LLaDA's decoder.
 
     block_length in tokens (None: the whole response). steps: passes in all, guidance's second ones not counted (None: a
-    token a pass, as far as the budget goes). guidance: the scale s, 0 for none. suppress_eos: the end token is never
-    predicted. defer_eos: the end token and `end_of_turn` (a token id) have no confidence, so they come last.
+    token a pass, as far as the budget goes). guidance: the scale s, 0 for none. suppress_eos: no end token is ever
+    predicted. defer_eos: end tokens and `end_of_turn` (a token id) have no confidence, so they come last.
     Raises UserError for a value that is none of these and for a setting without use.
     """
 
@@ -44,6 +45,8 @@ class Fixed:
     defer_eos: bool = False
     end_of_turn: int | None = None
     faithful: bool = False
+
+    widest: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_whole(self, "block_length", "steps")
@@ -58,11 +61,6 @@ class Fixed:
         if self.defer_eos and self.suppress_eos and self.end_of_turn is None:
             raise UserError("defer_eos has no use with suppress_eos, which never predicts it; leave one of them out.")
 
-    @property
-    def widest(self) -> None:
-        """It has no use for features."""
-        return None
-
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence, block after block."""
         program = self._program(row)
@@ -73,13 +71,14 @@ class Fixed:
                 yield from self._looking(row, block, start, end, counts, sampling)
             else:
                 # the device runs ahead; the last pass fills the block whatever its figures say
-                for quota in counts[:-1]:
-                    yield Pass("resolve", start, end, quota, block=block, sampling=sampling)
-                yield Pass("resolve", start, end, None, block=block, sampling=sampling)
-                row.read_tokens()
+                for quota, masked in zip(counts[:-1], masks(counts), strict=False):
+                    yield Pass(
+                        "resolve", start, end, quota, block=block, sampling=sampling, masked=masked, prefix=start
+                    )  # fmt: skip
+                yield Pass("resolve", start, end, None, block=block, sampling=sampling, prefix=start)
                 figures = row.read_figures()
                 row.commit(map(figures.at, row.masked(start, end)))
-            if not self.faithful and ended(row):
+            if not self.faithful and row.ended:
                 break
         finish(row, keep_masks=self.faithful)
 
@@ -89,7 +88,7 @@ class Fixed:
         """A block whose masks only the host can tell; what earlier blocks left masked competes with its own."""
         first = 0 if self.faithful else start
         for quota in counts:
-            yield Pass("resolve", first, end, None, block=block, sampling=sampling)
+            yield Pass("resolve", first, end, None, block=block, sampling=sampling, prefix=first)
             figures = row.read_figures()
             if self.remasking == "random":
                 scores, origin = torch.rand(row.length, generator=row.streams.order).tolist(), 0
@@ -98,11 +97,11 @@ class Fixed:
             row.commit(map(figures.at, ranked(row.masked(first, end), scores, origin)[:quota]))
 
     def _sampling(self, row: Row) -> Sampling:
-        eos = (row.model.eos_id,)
+        ends = (row.model.eos_id,) if self.faithful else tuple(sorted(row.model.end_ids))
         deferred: tuple[int, ...] = ()
         if self.defer_eos:
             turn = () if self.end_of_turn is None else (self.end_of_turn,)
-            deferred = turn if self.faithful and row.temperature > 0 else eos + turn
+            deferred = turn if self.faithful and row.temperature > 0 else ends + turn
         if not all(0 <= token < row.model.vocabulary for token in deferred):
             raise UserError(
                 f"end_of_turn {self.end_of_turn} is outside the vocabulary of {row.model.vocabulary} tokens; give the "
@@ -110,7 +109,7 @@ class Fixed:
             )
         return Sampling(
             guidance=self.guidance,
-            excluded=eos if self.suppress_eos else (),
+            excluded=ends if self.suppress_eos else (),
             deferred=deferred,
             mask_predictable=self.faithful,
         )

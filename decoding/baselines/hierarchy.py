@@ -1,26 +1,33 @@
 """Hierarchy-dLLM: every maximal run of masks in a block nominates its most confident position.
 
 A pass commits the nominated positions with confidence above `low`, any with confidence above `high`, and always the
-best one. With `remask`, a decoded position of the block whose own probability is below it counts as masked: it
-may be decoded again or else is masked; a pass then commits at least one position more than are doubtful.
+best one. With `remask`, a doubtful decoded position of the block counts as masked: it may be decoded again or else is
+masked; a pass then commits at least one position more than are doubtful.
 
-Where the original goes plainly wrong, and what the default does: it doubts a decoded position when the most probable
-token there, which may be another one, is improbable (the default looks at the token that stands there); it can
-predict the mask and then repeat a pass for ever (never predicted here); it decodes on behind the end token (the default
-ends there). `faithful` keeps these.
+Which positions are doubtful. For the default, those whose token has a probability below `remask`. For the original,
+those where the token that the pass predicts (the most probable one, or at a temperature the one drawn) has: it never
+looks at the token that stands there. So where the model has come to prefer another token and is sure of it, the
+original keeps the old one, and where the old one is merely the best of several it doubts it too; the default revises
+what the model no longer believes, which is what remasking is for.
+
+Where the original goes plainly wrong otherwise, and what the default does: it can predict the mask and then repeat a
+pass for ever (never predicted here); it decodes on behind the end token (the default ends there). `faithful` keeps
+these, and the original's doubt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from typing import ClassVar
 
 from ..errors import UserError
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from ..trace import Remask
-from .blocks import check_fraction, check_whole, commit_chosen, ended, finish, ranked, resolve, spans
+from .blocks import check_fraction, check_whole, commit_chosen, fill, ranked, resolve
 
 
 @dataclass(frozen=True)
@@ -36,31 +43,22 @@ class Hierarchy:
     remask: float | None = None
     faithful: bool = False
 
+    widest: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         check_whole(self, "block_length")
         check_fraction(self, "low", "high", "remask")
         if self.high is not None and self.low > self.high:
             raise UserError(f"low ({self.low}) must not exceed high ({self.high}).")
 
-    @property
-    def widest(self) -> None:
-        """It has no use for features."""
-        return None
-
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence, block after block."""
         sampling = Sampling(mask_predictable=self.faithful)
-        row.open_window(row.max_new_tokens)
-        blocks = spans(row.length, self.block_length)
-        for block, (start, end) in enumerate(blocks):
-            waiting = len(blocks) - block - 1
-            if self.remask is None:
-                yield from resolve(row, start, end, self._chosen, block=block, waiting=waiting, sampling=sampling)
-            else:
-                yield from self._revise(row, start, end, block, waiting, sampling)
-            if not self.faithful and ended(row):
-                break
-        finish(row, keep_masks=self.faithful)
+        if self.remask is None:
+            passes = partial(resolve, row, choose=self._chosen, sampling=sampling)
+        else:
+            passes = partial(self._revise, row, sampling=sampling)
+        return fill(row, self.block_length, passes, faithful=self.faithful)
 
     def _chosen(self, figures: Figures, masked: list[int]) -> list[int]:
         best = ranked(masked, figures.confidence, figures.start)[0]
@@ -74,7 +72,9 @@ class Hierarchy:
         sure = set() if self.high is None else {p for p in area if confidence[p] > self.high}
         return {p for p in best if confidence[p] > self.low} | sure
 
-    def _revise(self, row: Row, start: int, end: int, block: int, waiting: int, sampling: Sampling) -> Iterator[Pass]:
+    def _revise(
+        self, row: Row, start: int, end: int, *, block: int, waiting: int, sampling: Sampling
+    ) -> Iterator[Pass]:
         """Passes over a block in which doubtful positions are decoded again."""
         assert self.remask is not None
         committed: dict[int, float] = {}
@@ -82,7 +82,10 @@ class Hierarchy:
             if row.passes_left <= waiting + 1:
                 yield from resolve(row, start, end, self._chosen, block=block, waiting=waiting, sampling=sampling)
                 return
-            yield Pass("resolve", start, end, None, block=block, sampling=sampling)
+            yield Pass(
+                "resolve", start, end, None, block=block, sampling=sampling, figures=("own",), everywhere=True,
+                prefix=start,
+            )  # fmt: skip
             figures = row.read_figures()
             doubted = figures.confidence if self.faithful else figures.own
             doubtful = [p for p in range(start, end) if p not in masked and doubted[p - start] < self.remask]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..row import Figures, Pass, Row
-from .blocks import check_fraction, check_whole, confident, ended, resolve
+from .blocks import check_fraction, check_whole, confident, resolve
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,11 @@ class VsbLike:
     tolerance: float = 0.1
     threshold: float = 0.9
 
+    widest: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         check_whole(self, "block_length", "stride")
         check_fraction(self, "tolerance", "threshold")
-
-    @property
-    def widest(self) -> None:
-        """It has no use for features."""
-        return None
 
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence, block after block."""
@@ -52,7 +50,7 @@ class VsbLike:
                         break
             yield from resolve(row, start, end, self._chosen)
             row.close_window(row.draft[start:])
-            if ended(row):
+            if row.ended:
                 return
 
     def _chosen(self, figures: Figures, masked: list[int]) -> list[int]:

@@ -12,8 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -23,7 +24,7 @@ from . import options
 from .compare_commands import compare, decoders
 from .measure_commands import accuracy, calibrate
 from .prompts import STANDARD_INPUT, read_prompts
-from .reporting import complain, reporting, without_progress_bars
+from .reporting import complain, reporting, status
 from .rival_options import with_rival_options
 from .targets import check_file_target, check_folder_target, save_text, save_trace, save_traces
 from .train_command import train
@@ -93,6 +94,9 @@ def generate(
     model: options.Model = "tiny",
     chat: options.Chat = False,
     device: options.Device = None,
+    device_map: options.DeviceMap = None,
+    dtype: options.Dtype = None,
+    revision: options.Revision = None,
     decoder: options.Decoder = "dystruct",
     preset: options.Preset = None,
     structure: options.Structure = None,
@@ -106,6 +110,7 @@ def generate(
     max_new_tokens: options.MaxNewTokens = 256,
     budget: options.Budget = 256,
     temperature: options.Temperature = 0.0,
+    stop: options.Stop = None,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 8,
     save: options.Save = None,
@@ -131,19 +136,16 @@ def generate(
         "--block-length": block_length,
         **rivals,
     }
-    with _status(f"loading {model}"):
+    with status("starting"):
+        from .. import generate as run
+        from ..ending import checked_stop, with_stop_tokens
+
         chosen = options.decoder_of(
             decoder, preset, {name: value for name, value in given.items() if value is not None}
         )
-        from .. import generate as run
-        from .. import load
-        from ..device import check_device
-
-        if device is not None:
-            check_device(device)
-
-        without_progress_bars()
-        backbone = load(model, device=device)
+        stops = checked_stop(stop or ())
+    backbone = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision)
+    backbone = with_stop_tokens(backbone, stops)
     decode = functools.partial(
         run,
         backbone,
@@ -152,10 +154,12 @@ def generate(
         max_new_tokens=max_new_tokens,
         budget=budget,
         temperature=temperature,
+        stop=stops,
         seed=seed,
         batch_size=batch_size,
         chat=chat,
     )
+    many = functools.partial(_decode_many, decode, len(prompts), backbone, stops, max_new_tokens, budget)
     settings = {
         "decoder": type(chosen).__name__,
         "structure": getattr(chosen, "structure", None),
@@ -165,13 +169,13 @@ def generate(
     with _memory_errors(batch_size):
         if as_json or quiet:
             watched = as_json and len(prompts) > 1 and sys.stderr.isatty()
-            generations = _decode_many(decode, len(prompts), backbone, max_new_tokens) if watched else decode()
+            generations = many() if watched else decode()
             _save(save, generations)
             _print_bare(generations, as_json)
         elif len(prompts) == 1:
             _decode_one(decode, backbone, prompts[0], settings, lambda found: _save(save, found))
         else:
-            generations = _decode_many(decode, len(prompts), backbone, max_new_tokens)
+            generations = many()
             _save(save, generations)
             _print_many(generations)
     if save is not None and not quiet:
@@ -186,17 +190,53 @@ def show(
     svg: options.Svg = None,
     until: options.Until = None,
     width: options.Width = None,
+    html: options.Html = None,
+    beside: options.Beside = None,
 ) -> None:
-    """Show a decoding that `dystruct generate --save` has recorded, or make a picture of it."""
-    from ..trace import Generation
+    """Show a decoding that `dystruct generate --save` has recorded, or make a picture or a page of it."""
     from .view import open_view, picture, replay
-    from .wording import TokenTexts, summary
+    from .wording import TokenTexts, is_inferred
 
-    for name, value in (("--until", until), ("--width", width)):
-        if svg is None and value is not None:
-            raise UserError(f"{name} has no use without --svg; leave it out.")
+    for name, value, needed, target in (
+        ("--until", until, "--svg", svg), ("--width", width, "--svg", svg), ("--beside", beside, "--html", html),
+    ):  # fmt: skip
+        if target is None and value is not None:
+            raise UserError(f"{name} has no use without {needed}; leave it out.")
+    if svg is not None and html is not None:
+        raise UserError("--svg and --html exclude each other; give one of them.")
+    for target in (svg, html):
+        if target is not None:
+            check_file_target(target)
+    generation = _read_trace(trace)
     if svg is not None:
-        check_file_target(svg)
+        save_text(svg, picture(generation, width=width or 96, until=until))
+        return
+    if html is not None:
+        from ..replay import replay_page
+
+        other = None if beside is None else _read_trace(beside)
+        try:
+            save_text(html, replay_page(generation, other))
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        return
+    with open_view(TokenTexts.of(generation), is_inferred(generation.settings)) as view:
+        replay(view, generation, delay if sys.stdout.isatty() else 0.0)
+
+
+app.command()(reporting(decoders))
+app.command()(reporting(compare))
+app.command()(reporting(calibrate))
+app.command()(reporting(accuracy))
+app.command()(reporting(train))
+
+
+def _read_trace(trace: Path) -> Generation:
+    """A trace whose parts fit together; UserError otherwise."""
+    from ..trace import Generation
+    from .view import picture
+    from .wording import summary
+
     try:
         generation = Generation.load(trace)
     except OSError as error:
@@ -207,20 +247,11 @@ def show(
         # Goes through every event, so that a damaged trace shows before anything is drawn.
         summary(generation)
         picture(generation, width=96, until=None)
+        generation.check()
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
-        raise UserError(f"The trace {str(trace)!r} does not fit together; save it again.") from error
-    if svg is not None:
-        save_text(svg, picture(generation, width=width or 96, until=until))
-        return
-    with open_view(TokenTexts.of(generation)) as view:
-        replay(view, generation, delay if sys.stdout.isatty() else 0.0)
-
-
-app.command()(reporting(decoders))
-app.command()(reporting(compare))
-app.command()(reporting(calibrate))
-app.command()(reporting(accuracy))
-app.command()(reporting(train))
+        why = f" ({error})" if isinstance(error, ValueError) else ""
+        raise UserError(f"The trace {str(trace)!r} does not fit together{why}; save it again.") from error
+    return generation
 
 
 def _prompts(prompt: str | None, file: str | None) -> list[str]:
@@ -250,14 +281,6 @@ def _memory_errors(batch_size: int) -> Iterator[None]:
         ) from error
 
 
-def _status(text: str) -> Any:
-    """A sign of life on a terminal while something long is going on."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return console.status(text) if console.is_terminal else nullcontext()
-
-
 def _save(path: Any, generations: list[Generation]) -> None:
     if path is None:
         return
@@ -273,9 +296,9 @@ def _decode_one(
     """Decode the one prompt before the reader's eyes."""
     from ..trace import WindowOpened
     from .view import open_view
-    from .wording import TokenTexts, caption
+    from .wording import TokenTexts, caption, is_inferred
 
-    with open_view(TokenTexts(backbone.token_text, backbone.eos_id)) as view:
+    with open_view(TokenTexts(backbone.token_text, backbone.end_ids), is_inferred(settings)) as view:
 
         def observe(_: int, event: Event) -> None:
             # Only now, since a prompt that is refused must leave nothing on the screen but the reason.
@@ -288,11 +311,14 @@ def _decode_one(
         view.end(generations[0])
 
 
-def _decode_many(decode: Run, count: int, backbone: Backbone, max_new_tokens: int) -> list[Generation]:
+def _decode_many(
+    decode: Run, count: int, backbone: Backbone, stop: tuple[str, ...], max_new_tokens: int, budget: int
+) -> list[Generation]:
     """Decode several prompts, with their progress on standard error."""
+    from ..ending import has_ended
     from .view import BatchProgress
 
-    with BatchProgress(count, backbone.end_ids, max_new_tokens) as progress:
+    with BatchProgress(count, lambda tokens: has_ended(backbone, tokens, stop), max_new_tokens, budget) as progress:
         return decode(observe=progress.observe)
 
 

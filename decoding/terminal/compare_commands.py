@@ -12,13 +12,27 @@ import typer
 
 from ..errors import UserError
 from . import options
-from .reporting import without_progress_bars
+from .reporting import status
 from .rival_options import SETTING_OF
 
 if TYPE_CHECKING:
     from ..trace import Generation
 
-COMPARED = ("dystruct", "block", "fixed", "dream", "fast", "daedal", "adablock", "hierarchy")
+COMPARED = ("dystruct", "block", "fixed", "dream", "fast", "daedal", "adablock", "hierarchy", "vsb-like")
+
+# What a decoder does where a setting is not given.
+UNSET = {
+    "dystruct": {"length_rule": "what suits --structure", "weights": "the model's"},
+    "block": {"passes": "one a token"},
+    "fixed": {"block_length": "the whole response", "steps": "one a token", "end_of_turn": "none"},
+    "dream": {
+        "steps": "as many as --budget", "alg_temp": "no draw, the most confident", "top_p": "all tokens",
+        "top_k": "all tokens",
+    },
+    "fast": {"threshold": "0.9, unless --factor is given", "factor": "--threshold instead"},
+    "adablock": {"delimiter_threshold": "0.3, with shifted logits 0.5", "delimiter_ids": "by delimiters"},
+    "hierarchy": {"high": "nominated ones only", "remask": "none is doubted"},
+}  # fmt: skip
 
 Compared = Annotated[
     list[str] | None,
@@ -46,7 +60,8 @@ def decoders() -> None:
             typer.echo(f"  --preset: {', '.join(presets)}")
         for setting, default in _settings(kind):
             if setting != "faithful":
-                typer.echo(f"  {_option(setting)}: {'none' if default is None else default}")
+                unset = f"unset ({UNSET[name][setting]})" if default is None else None
+                typer.echo(f"  {_option(setting)}: {unset or ('off' if default is False else default)}")
         typer.echo("")
 
 
@@ -56,9 +71,13 @@ def compare(
     model: options.Model = "tiny",
     chat: options.Chat = False,
     device: options.Device = None,
+    device_map: options.DeviceMap = None,
+    dtype: options.Dtype = None,
+    revision: options.Revision = None,
     max_new_tokens: options.MaxNewTokens = 256,
     budget: options.Budget = 256,
     temperature: options.Temperature = 0.0,
+    stop: options.Stop = None,
     seed: options.Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -66,29 +85,29 @@ def compare(
     if not prompt.strip():
         raise UserError("The prompt is empty; give the text to answer.")
     names = list(decoder or COMPARED)
-    chosen = [_decoder(name) for name in names]
-    from .. import Block, generate, load
-    from ..device import check_device
+    with status("starting"):
+        from .. import Block, generate
+        from ..ending import checked_stop
 
-    if device is not None:
-        check_device(device)
-    without_progress_bars()
-    backbone = load(model, device=device)
+        chosen = [_decoder(name) for name in names]
+        stops = checked_stop(stop or ())
+    backbone = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision)
     generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
     found = []
-    for name, settings in zip(names, chosen, strict=True):
-        try:
-            (generation,) = generate(
-                backbone, [prompt], settings, max_new_tokens=max_new_tokens, budget=budget, temperature=temperature,
-                seed=seed, chat=chat,
-            )  # fmt: skip
-        except UserError as error:
-            raise UserError(f"{name}: {error}") from error
+    for number, (name, settings) in enumerate(zip(names, chosen, strict=True), start=1):
+        with status(f"decoding with {name}, {number} of {len(names)}"):
+            try:
+                (generation,) = generate(
+                    backbone, [prompt], settings, max_new_tokens=max_new_tokens, budget=budget, temperature=temperature,
+                    stop=stops, seed=seed, chat=chat,
+                )  # fmt: skip
+            except UserError as error:
+                raise UserError(f"{name}: {error}") from error
         found.append(generation)
         if as_json:
             typer.echo(json.dumps(_figures(name, generation)))
     if not as_json:
-        _show(names, found)
+        _show(f"model {backbone.name} · temperature {temperature:g} · seed {seed}", names, found)
 
 
 def _decoder(text: str) -> Any:
@@ -130,7 +149,7 @@ def _figures(name: str, generation: Generation) -> dict[str, Any]:
     }
 
 
-def _show(names: list[str], generations: list[Generation]) -> None:
+def _show(caption: str, names: list[str], generations: list[Generation]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -140,15 +159,17 @@ def _show(names: list[str], generations: list[Generation]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=120)
-    table = Table(show_lines=True)
-    table.add_column("decoder", style="bold")
+    table = Table(show_lines=True, title=Text(caption), title_justify="left")
+    table.add_column("decoder", style="bold", overflow="fold", max_width=24)
     for heading in ("tokens", "passes", "seconds"):
         table.add_column(heading, justify="right")
+    table.add_column("ended")
     table.add_column("text", overflow="fold", ratio=1)
     for name, generation in zip(names, generations, strict=True):
+        a_setting_a_line = Text(name.replace(":", "\n").replace(",", "\n"))
         table.add_row(
-            Text(name), str(generation.useful_tokens), str(generation.forward_passes), f"{generation.seconds:.2f}",
-            Text(literal(generation.text)),
+            a_setting_a_line, str(generation.useful_tokens), str(generation.forward_passes),
+            f"{generation.seconds:.2f}", generation.stop_reason, Text(literal(generation.text)),
         )  # fmt: skip
     console.print(table)
 

@@ -70,7 +70,7 @@ def window_panel(scene: Scene, texts: TokenTexts) -> RenderableType:
 
 def _figures(scene: Scene) -> Text:
     parts = [f"{kind} {count}" for kind, count in scene.passes.items()]
-    if scene.structure is not None:
+    if scene.structure is not None and scene.inferred:
         parts.append(f"P = {math.exp(scene.structure.log_probability):.2g}")
     if scene.closed is not None and scene.closed.mean_instability is not None:
         parts.append(f"instability {scene.closed.mean_instability:.2f}")
@@ -119,7 +119,7 @@ def _flow(scene: Scene, texts: TokenTexts) -> Text:
         for position in range(start, end):
             token = scene.tokens[position]
             signs.append(_cell(scene, position, texts, colour, ended))
-            ended = ended or token == texts.end_token is not None
+            ended = ended or token in texts.end_tokens
         if colour:
             signs.append(("]", f"bold {colour}"))
     text = Text(overflow="fold")

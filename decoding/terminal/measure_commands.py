@@ -1,4 +1,4 @@
-"""`dystruct calibrate` and `dystruct accuracy`: measurements of a model on word problems with known answers."""
+"""`dystruct calibrate` and `dystruct accuracy`: measurements of a model on problems with known answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ..errors import UserError
 from . import options
 from .targets import check_file_target, save_text
 
-ModelFolder = Annotated[str, typer.Option("--model", help="Model folder, or tiny. Default tiny.", show_default=False)]
 Problems = Annotated[
     int, typer.Option("--problems", help="How many held-out problems. Default 200.", min=1, show_default=False)
 ]
@@ -32,12 +31,27 @@ WeightsFile = Annotated[Path, typer.Argument(help="The file to write, JSON.", sh
 Split = Annotated[
     str, typer.Option("--split", help="Which held-out problems: test or validation. Default test.", show_default=False)
 ]
+Domain = Annotated[
+    str, typer.Option("--domain", help="Which problems: maths, code or logic. Default maths.", show_default=False)
+]
+ExecuteCode = Annotated[
+    bool,
+    typer.Option(
+        "--execute-code",
+        help="Score code by running what the model wrote, in a limited subprocess; the domain code needs it.",
+        show_default=False,
+    ),
+]
 Report = Annotated[Path | None, typer.Option("--save", help="Write the figures to this file, as JSON.")]
 
 
 def calibrate(
     weights: WeightsFile,
-    model: ModelFolder = "tiny",
+    model: options.Model = "tiny",
+    device: options.Device = None,
+    device_map: options.DeviceMap = None,
+    dtype: options.Dtype = None,
+    revision: options.Revision = None,
     problems: Problems = 200,
     penalty: Penalty = 1e-3,
     intercept: Intercept = True,
@@ -48,14 +62,15 @@ def calibrate(
     """Fit the evidence weights w and w_b of a model on validation problems, and write them with their provenance."""
     check_file_target(weights)
     _need_problems()
-    from .. import load
     from ..backbone import model_folder
     from ..calibrate import calibrate as fit
     from ..calibrate import diagnose_answers
     from ..calibration_file import fingerprint, write_calibration
     from ..tiny.problems import problems as word_problems
 
-    backbone = load(model, neutral=True)
+    backbone = options.load_model(
+        model, device=device, device_map=device_map, dtype=dtype, revision=revision, neutral=True
+    )
     asked = word_problems("validation", problems)
     typer.echo(f"diagnosing windows along {problems} known answers", err=True)
     windows = diagnose_answers(
@@ -68,43 +83,52 @@ def calibrate(
     )
     fitted = fit(windows, penalty=penalty, intercept=intercept)
     provenance = {**fitted.report, "split": "validation", "diagnostic_passes": diagnostic_passes, "seed": seed}
-    write_calibration(weights, fitted.weights, fingerprint(model_folder(model)), provenance)
+    write_calibration(weights, fitted.weights, fingerprint(model_folder(model, revision)), provenance)
     typer.echo(json.dumps(provenance, indent=1))
 
 
 def accuracy(
-    model: ModelFolder = "tiny",
+    model: options.Model = "tiny",
+    device: options.Device = None,
+    device_map: options.DeviceMap = None,
+    dtype: options.Dtype = None,
+    revision: options.Revision = None,
     decoder: options.Decoder = "dystruct",
     structure: options.Structure = None,
     block_length: options.BlockLength = None,
+    domain: Domain = "maths",
     problems: Problems = 200,
     split: Split = "test",
     max_new_tokens: options.MaxNewTokens = 256,
     budget: options.Budget = 256,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 16,
+    execute_code: ExecuteCode = False,
     save: Report = None,
 ) -> None:
-    """Decode held-out word problems and count the exact answers."""
+    """Decode held-out problems of a domain and count the right answers."""
+    if domain not in ("maths", "code", "logic"):
+        raise UserError(f"--domain must be maths, code or logic, not {domain!r}.")
     if split not in ("test", "validation"):
         raise UserError(f"--split must be test or validation, not {split!r}.")
     if save is not None:
         check_file_target(save)
-    _need_problems()
+    _need_problems(domain)
     given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
     chosen = options.decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
-    from .. import load
     from ..tiny.accuracy import measure_accuracy
 
     found = measure_accuracy(
-        load(model),
+        options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision),
         chosen,
+        domain=domain,
         split=split,
         count=problems,
         max_new_tokens=max_new_tokens,
         budget=budget,
         seed=seed,
         batch_size=batch_size,
+        execute_code=execute_code,
         report=lambda done, right: typer.echo(f"{right} of {done} right, {problems - done} to go", err=True),
     )
     figures = json.dumps(found.as_dict(), indent=1)
@@ -113,6 +137,6 @@ def accuracy(
         save_text(save, figures + "\n")
 
 
-def _need_problems() -> None:
-    if importlib.util.find_spec("reasoning_gym") is None:
-        raise UserError("The word problems need reasoning-gym; install it with: pip install 'dystruct[train]'.")
+def _need_problems(domain: str = "maths") -> None:
+    if domain == "maths" and importlib.util.find_spec("reasoning_gym") is None:
+        raise UserError("The maths problems need reasoning-gym; install it with: pip install 'dystruct[train]'.")

@@ -2,19 +2,25 @@
 
 An option of a decoder is None unless it was given, so that one which the chosen decoder has no use for is an
 error and never silently ignored; `DECODER_SETTINGS` says which setting of the decoder each one is, and
-`decoder_of` makes the decoder.
+`decoder_of` makes the decoder. A command that decodes takes Model, Device, Dtype, Revision and DeviceMap, and gives
+them to `load_model`.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import UserError
+from .reporting import status
 from .rival_options import SETTING_OF
+
+if TYPE_CHECKING:
+    from ..backbone import Backbone
 
 # Option -> field of the decoder's settings; a dot leads into its prior.
 DECODER_SETTINGS = {
@@ -33,6 +39,13 @@ WITHOUT_USE = (
     ("--structure", "none", ("--alpha0", "--gamma", "--weld", "--r-weld")),
     ("--weld", "off", ("--r-weld",)),
 )
+
+
+def named_path(text: str) -> Path:
+    """A path from the command line, where an empty one would mean the folder that one is in."""
+    if not text:
+        raise typer.BadParameter("The name is empty, give one")
+    return Path(text)
 
 
 def _option(panel: str | None, name: str, help: str, metavar: str | None = None, **settings: Any) -> Any:
@@ -64,6 +77,31 @@ Chat = Annotated[
 Device = Annotated[
     str | None,
     _option(_INPUT, "--device", "cpu, cuda, cuda:1, … Default: cuda where there is one, else cpu.", metavar="DEVICE"),
+]
+DeviceMap = Annotated[
+    str | None,
+    _option(
+        _INPUT,
+        "--device-map",
+        "Instead of --device: how accelerate spreads the model over several devices, such as auto or balanced.",
+        metavar="MAP",
+    ),
+]
+Dtype = Annotated[
+    str | None,
+    _option(
+        _INPUT,
+        "--dtype",
+        "Of the weights: float32, bfloat16 or float16. Default: float32 on the CPU, elsewhere what the model's files "
+        "have.",
+        metavar="DTYPE",
+    ),
+]
+Revision = Annotated[
+    str | None,
+    _option(
+        _INPUT, "--revision", "A branch, tag or commit of a model of the Hub. Default: its main branch.", metavar="NAME"
+    ),
 ]
 
 Decoder = Annotated[
@@ -167,6 +205,15 @@ BlockLength = Annotated[
     ),
 ]
 
+Stop = Annotated[
+    list[str] | None,
+    _option(
+        _TOKENS,
+        "--stop",
+        "End the text before this one; once for each. For a line end, bash has $'\\n'.",
+        metavar="TEXT",
+    ),
+]
 MaxNewTokens = Annotated[
     int, _option(_TOKENS, "--max-new-tokens", "Limit N_max of the new tokens. Default 256.", min=1, metavar="N")
 ]
@@ -203,6 +250,7 @@ Save = Annotated[
         "--save",
         "Save the trace to this file; of several prompts, numbered traces to this new folder.",
         metavar="PATH",
+        parser=named_path,
     ),
 ]
 AsJson = Annotated[
@@ -210,7 +258,9 @@ AsJson = Annotated[
 ]
 Quiet = Annotated[bool, _option(_OUTPUT, "--quiet", "Print the text and nothing else.")]
 
-Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace that --save wrote.", show_default=False)]
+Trace = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="A trace that --save wrote.", show_default=False, parser=named_path)
+]
 Delay = Annotated[
     float,
     _option(
@@ -223,7 +273,22 @@ Delay = Annotated[
     ),
 ]
 Svg = Annotated[
-    Path | None, _option(None, "--svg", "Write the view as an SVG picture to this file instead.", metavar="PATH")
+    Path | None,
+    _option(None, "--svg", "Write the view as an SVG picture to this file instead.", metavar="PATH", parser=named_path),
+]
+Html = Annotated[
+    Path | None,
+    _option(
+        None,
+        "--html",
+        "Write a page to this file instead, which shows the decoding pass by pass in a browser and loads nothing.",
+        metavar="PATH",
+        parser=named_path,
+    ),
+]
+Beside = Annotated[
+    Path | None,
+    _option(None, "--beside", "With --html: another trace, shown in step with this one.", metavar="TRACE"),
 ]
 Until = Annotated[
     int | None,
@@ -278,9 +343,35 @@ def decoder_of(name: str, preset: str | None, given: dict[str, Any]) -> Any:
         raise UserError(_in_options(str(error))) from error
 
 
+def load_model(
+    name: str,
+    *,
+    device: str | None = None,
+    device_map: str | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    **more: Any,
+) -> Backbone:
+    """The model that the options name; more: further arguments of `load`. Raises UserError in the options' names."""
+    from .. import load
+    from ..device import check_device
+
+    if device is not None and device_map is not None:
+        raise UserError("--device and --device-map exclude each other; give one of them.")
+    if device is not None:
+        check_device(device)
+    # A model that is fetched has progress bars of its own, which the sign of life would hide.
+    fetched = name != "tiny" and not Path(name).exists()
+    with nullcontext() if fetched else status(f"loading {name}"):
+        try:
+            return load(name, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)
+        except UserError as error:
+            raise UserError(_in_options(str(error))) from error
+
+
 def _in_options(message: str) -> str:
     """An error about a setting, with the setting's name as the command line has it."""
-    for option, setting in {**DECODER_SETTINGS, **SETTING_OF}.items():
+    for option, setting in {**DECODER_SETTINGS, **SETTING_OF, "--revision": "revision"}.items():
         name = setting.split(".")[-1]
         if message.startswith(f"{name} "):
             return option + message.removeprefix(name)

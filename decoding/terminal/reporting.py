@@ -1,4 +1,4 @@
-"""How the command line speaks of errors and warnings: one sentence each, on standard error."""
+"""What the command line says on standard error: of errors and warnings one sentence each, and that it is at work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import typer
@@ -38,8 +39,9 @@ def reporting(command: Command) -> Command:
     return reported  # type: ignore[return-value]
 
 
-def without_progress_bars() -> None:
-    """Load models in silence: the bars of one that loads in a moment say nothing."""
-    from transformers.utils import logging
+def status(text: str) -> AbstractContextManager[object]:
+    """A sign of life on a terminal while something long is going on."""
+    from rich.console import Console
 
-    logging.disable_progress_bar()
+    console = Console(stderr=True)
+    return console.status(text) if console.is_terminal else nullcontext()

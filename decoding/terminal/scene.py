@@ -51,9 +51,11 @@ class Scene:
     `tokens`: what each position holds, None where masked; `fresh`: positions committed since `rest` was last
     called; `remasked`: positions masked by the weld under way; `welded` and `changed`: positions that some weld
     masked, and those of them that hold another token since; `passes`: forward passes so far by kind.
+    `inferred`: whether its structure is drawn from the posterior, so that it has a probability worth showing.
     """
 
     opened: WindowOpened
+    inferred: bool = True
     structure: StructureChosen | None = None
     closed: WindowClosed | None = None
     tokens: list[int | None] = field(default_factory=list)

@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, Self, TextIO
 
@@ -23,7 +23,7 @@ from rich.text import Text
 from ..trace import Event, Generation, Step, StructureChosen, WindowClosed, WindowOpened
 from .drawing import ending, header, window_panel
 from .scene import BlockFinished, Scene, Weld
-from .wording import TokenTexts, caption, counted, literal, shortened, summary, visible
+from .wording import TokenTexts, caption, counted, is_inferred, literal, shortened, summary, visible
 
 REFRESH_SECONDS = 0.08
 
@@ -42,21 +42,24 @@ class View(Protocol):
 
 
 @contextmanager
-def open_view(texts: TokenTexts) -> Iterator[View]:
-    """The view that suits standard output: windows that fill in on a terminal, else plain lines."""
+def open_view(texts: TokenTexts, inferred: bool = True) -> Iterator[View]:
+    """The view that suits standard output: windows that fill in on a terminal, else plain lines.
+
+    inferred: whether structures are drawn from the posterior.
+    """
     console = Console(highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
-        with TerminalView(console, texts) as view:
+        with TerminalView(console, texts, inferred=inferred) as view:
             yield view
     else:
-        yield PlainView(sys.stdout, texts)
+        yield PlainView(sys.stdout, texts, inferred)
 
 
 class PlainView:
     """One line an event of interest, for files and pipes."""
 
-    def __init__(self, file: TextIO, texts: TokenTexts) -> None:
-        self._file, self._texts = file, texts
+    def __init__(self, file: TextIO, texts: TokenTexts, inferred: bool = True) -> None:
+        self._file, self._texts, self._inferred = file, texts, inferred
         self._scene: Scene | None = None
 
     def begin(self, prompt: str, caption: str) -> None:
@@ -65,7 +68,7 @@ class PlainView:
 
     def observe(self, event: Event) -> None:
         if isinstance(event, WindowOpened):
-            self._scene = Scene(event)
+            self._scene = Scene(event, self._inferred)
             mu = "" if event.rate is None else f", mu = {event.rate:.1f}"
             self._note(f"opens at token {event.start}: L = {event.length}{mu}")
             return
@@ -88,10 +91,10 @@ class PlainView:
     def _structure(self, event: StructureChosen) -> None:
         assert self._scene is not None
         count, passes = len(event.ends), self._scene.passes["diagnostic"]
-        self._note(
-            f"{counted(count, 'block')} after {counted(passes, 'diagnostic pass', 'diagnostic passes')}, "
-            f"P = {math.exp(event.log_probability):.3g}, entropy {event.entropy:.2f} nats"
-        )
+        line = f"{counted(count, 'block')} after {counted(passes, 'diagnostic pass', 'diagnostic passes')}"
+        if self._inferred:
+            line += f", P = {math.exp(event.log_probability):.3g}, entropy {event.entropy:.2f} nats"
+        self._note(line)
         for block, (start, end) in enumerate(self._scene.blocks):
             self._note(
                 f"block {block + 1}, [{start}, {end}): order {self._scene.turn(block)}, "
@@ -132,8 +135,15 @@ class PlainView:
 class TerminalView:
     """Windows as they fill in; a finished one stays above the next. Use as a context manager."""
 
-    def __init__(self, console: Console, texts: TokenTexts, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._texts, self._clock = console, texts, clock
+    def __init__(
+        self,
+        console: Console,
+        texts: TokenTexts,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        inferred: bool = True,
+    ) -> None:
+        self._console, self._texts, self._clock, self._inferred = console, texts, clock, inferred
         self._scene: Scene | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._drawn = self._started = clock()
@@ -156,7 +166,7 @@ class TerminalView:
 
     def observe(self, event: Event) -> None:
         if isinstance(event, WindowOpened):
-            self._scene = Scene(event)
+            self._scene = Scene(event, self._inferred)
         assert self._scene is not None, "a window must be open"
         self._scene.advance(event)
         if isinstance(event, Step):
@@ -190,12 +200,16 @@ _COLUMNS = (
 
 
 class BatchProgress:
-    """How far several prompts are, on standard error: a bar on a terminal, else a line a finished prompt."""
+    """How far several prompts are, on standard error: a bar on a terminal, else a line a finished prompt.
 
-    def __init__(self, count: int, end_tokens: Set[int], max_new_tokens: int) -> None:
-        self._count, self._end_tokens, self._max_new_tokens = count, end_tokens, max_new_tokens
-        self._tokens: Counter[int] = Counter()
+    ended: whether a response's tokens hold the end of its text.
+    """
+
+    def __init__(self, count: int, ended: Callable[[Sequence[int]], bool], max_new_tokens: int, budget: int) -> None:
+        self._count, self._ended, self._max_new_tokens, self._budget = count, ended, max_new_tokens, budget
+        self._tokens: dict[int, list[int]] = {}
         self._windows: Counter[int] = Counter()
+        self._passes: Counter[int] = Counter()
         console = Console(stderr=True, highlight=False)
         self._bar = Progress(*_COLUMNS, console=console) if console.is_terminal else None
         self._task = self._bar.add_task("", total=count, tokens=0) if self._bar else None
@@ -211,18 +225,22 @@ class BatchProgress:
 
     def observe(self, index: int, event: Event) -> None:
         """The next event of prompt `index`."""
+        if isinstance(event, Step):
+            self._passes[index] = event.number
         if not isinstance(event, WindowClosed):
             return
-        self._tokens[index] += len(event.tokens)
+        tokens = self._tokens.setdefault(index, [])
+        tokens += event.tokens
         self._windows[index] += 1
-        finished = not self._end_tokens.isdisjoint(event.tokens) or self._tokens[index] >= self._max_new_tokens
+        spent = len(tokens) >= self._max_new_tokens or self._passes[index] >= self._budget
+        finished = spent or self._ended(tokens)
         if self._bar and self._task is not None:
-            self._bar.update(self._task, advance=int(finished), tokens=self._tokens.total())
+            self._bar.update(self._task, advance=int(finished), tokens=sum(map(len, self._tokens.values())))
         elif finished:
             windows = self._windows[index]
             print(
                 f"prompt {index + 1} of {self._count} finished: {counted(windows, 'window')}, "
-                f"{counted(self._tokens[index], 'token')}",
+                f"{counted(len(tokens), 'token')}",
                 file=sys.stderr,
             )
 
@@ -246,7 +264,7 @@ def picture(generation: Generation, *, width: int = 96, until: int | None = None
     texts = TokenTexts.of(generation)
     console.print(header(generation.prompt, caption(generation.model, generation.settings)))
     for window in generation.windows:
-        scene = Scene(window.opened)
+        scene = Scene(window.opened, is_inferred(generation.settings))
         for event in window.events():
             if until is not None and isinstance(event, Step):
                 if event.number > until:

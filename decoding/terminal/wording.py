@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..trace import Generation
@@ -17,8 +17,13 @@ END, SPACE = "∎", "·"
 NAMED = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡"}
 STOPS = {
     "eos": "at the end token",
+    "stop": "before a stop string",
     "length": "at the limit of new tokens",
     "budget": "the budget of forward passes was spent",
+}
+WASTED = {
+    "eos": "the end token and what was decoded behind it",
+    "stop": "the stop string and what was decoded behind it",
 }
 LONGEST_PROMPT = 900
 
@@ -57,10 +62,10 @@ def shortened(prompt: str) -> str:
 
 
 class TokenTexts:
-    """How tokens are shown: each on one line, the end token as ∎ and a token of nothing but spaces as dots."""
+    """How tokens are shown: each on one line, an end token as ∎ and a token of nothing but spaces as dots."""
 
-    def __init__(self, text: Callable[[int], str], end_token: int | None) -> None:
-        self._text, self.end_token = text, end_token
+    def __init__(self, text: Callable[[int], str], end_tokens: Collection[int]) -> None:
+        self._text, self.end_tokens = text, end_tokens
         self._known: dict[int, str] = {}
 
     def __call__(self, token: int) -> str:
@@ -76,17 +81,13 @@ class TokenTexts:
 
     def _visible(self, token: int) -> str:
         if token not in self._known:
-            self._known[token] = END if token == self.end_token else visible(self._text(token))
+            self._known[token] = END if token in self.end_tokens else visible(self._text(token))
         return self._known[token]
 
     @classmethod
     def of(cls, generation: Generation) -> TokenTexts:
         """The texts that a trace holds."""
-        wasted = generation.wasted_tokens > 0 and generation.stop_reason == "eos"
-        return cls(
-            generation.token_texts.__getitem__,
-            generation.tokens[generation.useful_tokens] if wasted else None,
-        )
+        return cls(generation.token_texts.__getitem__, generation.end_tokens)
 
 
 def caption(model: str, settings: dict[str, Any]) -> str:
@@ -95,6 +96,11 @@ def caption(model: str, settings: dict[str, Any]) -> str:
     shown = [f"{name} {settings[name]:g}" if isinstance(settings[name], float) else f"{name} {settings[name]}"
              for name in names if settings.get(name) is not None]  # fmt: skip
     return " · ".join(["dystruct", f"model {model}", *shown])
+
+
+def is_inferred(settings: dict[str, Any]) -> bool:
+    """Whether a decoder of these settings draws structures from the posterior."""
+    return settings.get("structure") not in (None, "none")
 
 
 def summary(generation: Generation) -> list[tuple[str, str]]:
@@ -115,7 +121,7 @@ def summary(generation: Generation) -> list[tuple[str, str]]:
             "useful tokens",
             f"{generation.useful_tokens}, {generation.useful_tokens / max(passes, 1):.2f} a forward pass",
         ),
-        ("wasted tokens", f"{wasted}, the end token and what was decoded behind it" if wasted else "0"),
+        ("wasted tokens", f"{wasted}, {WASTED[generation.stop_reason]}" if wasted else "0"),
     ]
     if welds:
         remasked = sum(len(weld.before) for weld in welds)
@@ -125,7 +131,7 @@ def summary(generation: Generation) -> list[tuple[str, str]]:
     if revised := sum(len(step.remasked) for step in steps):
         rows.append(("remasked", f"{counted(revised, 'token')} while blocks were resolved"))
     structures = [scene.structure for scene in scenes if scene.structure]
-    if structures:
+    if structures and is_inferred(generation.settings):
         logs = [structure.log_probability for structure in structures]
         low, high = math.exp(min(logs)), math.exp(max(logs))
         span = f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"

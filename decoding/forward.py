@@ -1,0 +1,234 @@
+"""The forward call for the passes of a batch: which tokens go in, which outputs are projected, what they predict.
+
+Only positions in play are projected: the hidden states of the cells that a pass may commit are gathered, from rows of
+any lengths, into one (N, d) tensor, and everything over the vocabulary happens on (N, V). With a prefix cache a row's
+first pass with a prefix runs the row as a whole, the following ones what stands behind the prefix (and the one or two
+positions before it whose outputs are read).
+
+Knows passes and the canvas, no decoder. Nothing is read back. Shapes: R rows, W positions of the widest pass, T
+positions that a row runs, N cells, d hidden units, V tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dystruct.model import Summary, hidden_jump, summarise
+
+from .backbone import Backbone
+from .canvas import Canvas, Region
+from .randomness import gumbel_noise
+from .request import Pass
+from .row import Row
+from .sampling import Candidates, candidates, guided
+
+Requests = Sequence[tuple[Row, Pass]]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What a forward call says of its passes' cells, row by row.
+
+    cells (N,): their numbers in the region (R, W); None: all of them. counts: cells of each row. jump (N,): None where
+    nobody observes. quotas (R, 1): what the passes commit, 0 where the decoder decides; decides (R, 1): where it does.
+    """
+
+    region: Region
+    cells: Tensor | None
+    counts: list[int]
+    said: Candidates
+    summary: Summary | None
+    jump: Tensor | None
+    quotas: Tensor
+    decides: Tensor
+
+    def begin(self, row: int) -> int:
+        """The number of a row's first cell."""
+        return sum(self.counts[:row])
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a forward call runs of a row: canvas positions [first, end), with or without its prompt in view."""
+
+    slot: int
+    prompt: int
+    first: int
+    end: int
+    unconditional: bool
+    segment: bool
+
+
+class Forward:
+    """Makes the forward calls of an engine."""
+
+    def __init__(self, model: Backbone, canvas: Canvas, temperature: float, *, prefix_cache: bool = False) -> None:
+        self.model, self.canvas, self.temperature = model, canvas, temperature
+        slots = canvas.tokens.shape[0]
+        # one more for rows without their prompts, which takes no room unless there is guidance
+        self.caches = [model.prefix_cache(slots, canvas.capacity) for _ in range(2)] if prefix_cache else None
+
+    def predict(self, requests: Requests) -> Predicted:
+        """What the model says of all passes' positions, in one forward call a kind of run; guidance goes twice."""
+        model, canvas = self.model, self.canvas
+        runs = [self._run(row, request) for row, request in requests]
+        again = [i for i, (_, request) in enumerate(requests) if request.sampling.guidance]
+        runs += [replace(runs[i], unconditional=True) for i in again]
+        outputs, bases = self._outputs(runs)
+
+        positions = [np.asarray(request.positions) for _, request in requests]
+        rows, width = len(requests), max(map(len, positions))
+        counts = [_count(row, request) for row, request in requests]
+        full = all(count == width for count in counts)
+        # Everything that the host knows goes over at once: of each cell its place on the canvas, its response position,
+        # the output before the one that predicts it (for the hidden jump) and that one; of each row four numbers; and
+        # which cells are looked at.
+        plan = np.zeros(rows * (4 * width + 4) + (0 if full else sum(counts)), dtype=np.int64)
+        of_cells = plan[: rows * width * 4].reshape(rows, width, 4)
+        of_rows = plan[rows * width * 4 : rows * (4 * width + 4)].reshape(rows, 4)
+        for i, (found, (row, request)) in enumerate(zip(positions, requests, strict=True)):
+            prompt, inside = len(row.prompt_ids), slice(0, len(found))
+            of_cells[i, :, 0] = canvas.place_of(row.slot, None)
+            of_cells[i, inside, 0] = canvas.place_of(row.slot, prompt) + found
+            of_cells[i, inside, 1] = found
+            source = found + (prompt - int(model.shifted) - runs[i].first)
+            of_cells[i, :, 2:] = bases[i]
+            of_cells[i, inside, 2] += (source - 1).clip(0)
+            of_cells[i, inside, 3] += source.clip(0)
+            of_rows[i] = len(found), request.commit or 0, request.commit is None, row.streams.token_key
+        if not full:
+            plan[rows * (4 * width + 4) :] = [i * width + rank for i in range(rows) for rank in range(counts[i])]
+        here = torch.from_numpy(plan).to(canvas.device, non_blocking=True)
+        cell_plan = here[: rows * width * 4].view(rows * width, 4)
+        row_plan = here[rows * width * 4 : rows * (4 * width + 4)].view(rows, 4)
+        places = cell_plan[:, 0].view(rows, width)
+        region = Region(places, canvas.columns[:width] < row_plan[:, :1])
+        cells = None
+        if not full:
+            cells = here[rows * (4 * width + 4) :]
+            if counts != list(map(len, positions)):
+                cells = _masked_first(canvas.masked(region)).take(cells)
+            cell_plan = cell_plan.index_select(0, cells)
+
+        jump = None
+        if canvas.observing:
+            pairs = outputs.index_select(0, cell_plan[:, 2:].reshape(-1)).view(len(cell_plan), 2, -1)
+            states, jump = pairs[:, 1], hidden_jump(pairs)[:, 0]
+        else:
+            states = outputs.index_select(0, cell_plan[:, 3])
+        sampling = requests[0][1].sampling  # one decoder's passes sample alike but for guidance: all of a batch do
+        logits = model.logits(states, mask_predictable=sampling.mask_predictable)
+        if again:
+            logits = self._guided(logits, outputs, requests, bases, cell_plan[:, 3], counts)
+        noise = None
+        if self.temperature > 0:
+            keys = row_plan[:, 3].repeat_interleave(torch.tensor(counts).to(canvas.device), output_size=sum(counts))
+            noise = gumbel_noise(keys, cell_plan[:, 1:2], logits.shape[-1])[:, 0]
+        said = candidates(logits, sampling, self.temperature, noise)
+        summary = summarise(said.log_probability, said.top) if canvas.observing else None
+        return Predicted(region, cells, counts, said, summary, jump, row_plan[:, 1:2], row_plan[:, 2:3] > 0)
+
+    def _run(self, row: Row, request: Pass) -> _Run:
+        prompt = len(row.prompt_ids)
+        end = prompt + (row.length if request.visible is None else request.visible)
+        if self.caches is None:
+            return _Run(row.slot, prompt, 0, end, unconditional=False, segment=False)
+        prefix = min(row.window_start if request.prefix is None else request.prefix, request.start)
+        segment, row.kept = row.kept == prefix, prefix
+        first = max(0, prompt + prefix - 1 - int(self.model.shifted)) if segment else 0
+        return _Run(row.slot, prompt, first, end, unconditional=False, segment=segment)
+
+    def _outputs(self, runs: list[_Run]) -> tuple[Tensor, list[int]]:
+        """Hidden states (…, d) of all that is run, and where each run's begin among them."""
+        groups: dict[tuple[bool, bool], list[int]] = {}
+        for i, run in enumerate(runs):
+            groups.setdefault((run.segment, self.caches is not None and run.unconditional), []).append(i)
+        found, bases, begin = [], [0] * len(runs), 0
+        for members in groups.values():
+            hidden = self._call([runs[i] for i in members])
+            for k, i in enumerate(members):
+                bases[i] = begin + k * hidden.shape[1]
+            begin += hidden.shape[0] * hidden.shape[1]
+            found.append(hidden.reshape(-1, hidden.shape[-1]))
+        return found[0] if len(found) == 1 else torch.cat(found), bases
+
+    def _call(self, runs: list[_Run]) -> Tensor:
+        """Hidden states (R, T, d) of runs of one kind."""
+        canvas, model = self.canvas, self.model
+        slots = [run.slot for run in runs]
+        every = slots == list(range(canvas.tokens.shape[0]))
+        length = max(run.end - run.first for run in runs)
+        longest = max(run.end for run in runs)
+        segment, away = runs[0].segment, any(run.unconditional for run in runs)
+        ragged = min(run.end for run in runs) < longest
+        if every and not (segment or away or ragged or self.caches):  # nothing to say but how far
+            return model.hidden(canvas.tokens[:, :length])
+        plan = np.zeros((len(runs), 3 + (length if segment else 0)), dtype=np.int64)
+        for k, run in enumerate(runs):
+            plan[k, :3] = run.slot, run.end, run.prompt if run.unconditional else 0
+            if segment:
+                plan[k, 3:] = canvas.capacity
+                plan[k, 3 : 3 + run.end - run.first] = np.arange(run.first, run.end)
+        here = torch.from_numpy(plan).to(canvas.device, non_blocking=True)
+        which, ends, prompts, index = here[:, 0], here[:, 1:2], here[:, 2:3], here[:, 3:]
+        if segment:
+            ids = canvas.tokens[which[:, None], index]
+        else:
+            ids, index = canvas.tokens[:, :length] if every else canvas.tokens[which, :length], canvas.columns[:length]
+        if away:
+            ids = ids.masked_fill(index < prompts, model.mask_id)
+        valid = canvas.columns[:longest] < ends if ragged else None
+        if self.caches is None:
+            return model.hidden(ids, valid)
+        cache = self.caches[runs[0].unconditional]
+        if segment:
+            cache.segment(which, every, index, longest)
+        else:
+            cache.whole(which)
+        return model.hidden(ids, valid, positions=index if segment else None, cache=cache)
+
+    def _guided(
+        self,
+        logits: Tensor,
+        outputs: Tensor,
+        requests: Requests,
+        bases: list[int],
+        sources: Tensor,
+        counts: list[int],
+    ) -> Tensor:
+        """Logits (N, V) with those of guided rows mixed with what the model says without their prompts."""
+        begin, place = 0, len(requests)
+        for i, (_, request) in enumerate(requests):
+            end = begin + counts[i]
+            if request.sampling.guidance:
+                states = outputs[sources[begin:end] + (bases[place] - bases[i])]
+                away = self.model.logits(states, mask_predictable=request.sampling.mask_predictable)
+                logits[begin:end] = guided(logits[begin:end], away, request.sampling.guidance)
+                place += 1
+            begin = end
+        return logits
+
+
+def _count(row: Row, request: Pass) -> int:
+    """How many of a pass's positions are projected: those that are masked, as far as that is known."""
+    width = len(request.positions)
+    if request.everywhere:
+        return width
+    if request.commit is not None:
+        return width if request.masked is None else request.masked
+    known = row.known_masks(request)
+    return width if known is None else max(1, min(width, known))
+
+
+def _masked_first(masked: Tensor) -> Tensor:
+    """The numbers of all cells (R, W), in each row the masked ones first, each kind in its order."""
+    rows, width = masked.shape
+    order = masked.logical_not().argsort(dim=-1, stable=True)
+    if rows == 1:
+        return order
+    return order.add_(torch.arange(0, rows * width, width, device=masked.device)[:, None])

@@ -1,0 +1,113 @@
+"""What a decoder asks of the engine, one forward pass at a time (`Pass`), and what it may be told of it (`Figures`).
+
+Positions are response positions, spans half-open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_type_hints
+
+from .errors import UserError
+from .sampling import PLAIN, Sampling
+from .trace import Commit, PassKind
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass of a row.
+
+    Logits are computed for positions of [start, end) only. Before the pass, of each span in `remask` (start, end,
+    count) the count least confident committed positions are masked again; after it the `commit` most confident masked
+    positions of [start, end) get their tokens; None where the decoder itself commits by the pass's figures. A
+    diagnostic pass commits tentatively (R4). `block` names what is worked on, for the trace. `parts`: the spans of
+    [start, end) that are in play, where it is not in play as a whole, in ascending order. `visible`: the response
+    position from which on the model sees nothing. Guidance takes two forward passes.
+
+    What saves work: `masked`, where commit is a number: how many of the positions in play are masked in the pass, if
+    the decoder knows; only these are projected. `figures`: which figures the decoder reads beside token and
+    confidence; of masked positions only, unless `everywhere`. `prefix`: with a prefix cache, keys and values of what
+    is before this response position are those of the row's first pass with this prefix; None is the open window's
+    start.
+    """
+
+    kind: PassKind
+    start: int
+    end: int
+    commit: int | None
+    remask: tuple[tuple[int, int, int], ...] = ()
+    block: int | None = None
+    parts: tuple[tuple[int, int], ...] = ()
+    sampling: Sampling = PLAIN
+    visible: int | None = None
+    masked: int | None = None
+    figures: tuple[str, ...] = ()
+    everywhere: bool = False
+    prefix: int | None = None
+
+    def __post_init__(self) -> None:
+        unknown = set(self.figures) - set(FIGURES)
+        if unknown:
+            raise UserError(f"There is no figure {sorted(unknown)[0]!r} of a pass; there are {', '.join(FIGURES)}.")
+
+    @property
+    def cost(self) -> int:
+        """Forward passes that it takes."""
+        return 2 if self.sampling.guidance else 1
+
+    @property
+    def positions(self) -> list[int]:
+        """The response positions in play."""
+        return [position for start, end in self.parts or ((self.start, self.end),) for position in range(start, end)]
+
+
+class Figures:
+    """What a pass says of each position of [start, start + W): lists of W numbers, those that it was asked for.
+
+    `token`, `confidence`: the candidate and its probability. `top`, `top_confidence`: the most probable token.
+    `margin`: the difference of the two largest probabilities; `entropy` in nats; `own`: the probability of the token
+    that the canvas holds. `unmasked`, `unmasked_confidence`: the best token other than the mask, among those. A figure
+    of a position that the pass did not look at is NaN, a token -1; one that was not asked for raises UserError.
+    """
+
+    token: list[int]
+    confidence: list[float]
+    top: list[int]
+    top_confidence: list[float]
+    margin: list[float]
+    entropy: list[float]
+    own: list[float]
+    unmasked: list[int]
+    unmasked_confidence: list[float]
+
+    def __init__(self, start: int, values: dict[str, list[float]]) -> None:
+        self.start = start
+        for name, found in values.items():
+            setattr(self, name, [-1 if x != x else int(x) for x in found] if name in _TOKENS else found)
+
+    def __getattr__(self, name: str) -> list[float]:
+        if name in FIGURES:
+            raise UserError(f"The pass was not asked for the figure {name!r}; name it in the pass's figures.")
+        raise AttributeError(name)
+
+    def at(self, position: int) -> Commit:
+        """The candidate at a response position, as a commit."""
+        return Commit(position, self.token[position - self.start], self.confidence[position - self.start])
+
+    def unmasked_at(self, position: int) -> Commit:
+        """The best token other than the mask at a response position, as a commit."""
+        i = position - self.start
+        return Commit(position, self.unmasked[i], self.unmasked_confidence[i])
+
+
+FIGURES = tuple(get_type_hints(Figures))
+ALWAYS = ("token", "confidence")
+_TOKENS = ("token", "top", "unmasked")
+
+
+def wanted_figures(request: Pass) -> tuple[str, ...]:
+    """The figures to read of a pass: where the mask may be predicted, also the best token other than it."""
+    more = request.figures
+    if request.sampling.mask_predictable:
+        more += ("unmasked", "unmasked_confidence")
+    return tuple(name for name in FIGURES if name in ALWAYS + more)

@@ -1,0 +1,45 @@
+"""What is said of several prompts while they are decoded, and how prompts and numbers are worded."""
+
+from __future__ import annotations
+
+import pytest
+
+from dystruct.decoding.terminal.view import (
+    BatchProgress,
+)
+from dystruct.decoding.terminal.wording import LONGEST_PROMPT, counted, shortened
+from dystruct.decoding.trace import (
+    Step,
+    WindowClosed,
+    WindowOpened,
+)
+from scripted import EOS
+
+
+def test_progress_of_several_prompts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    with BatchProgress(3, lambda tokens: EOS in tokens, max_new_tokens=6, budget=9) as progress:
+        progress.observe(1, WindowOpened(0, 0, 3, 0.5, None))
+        progress.observe(1, WindowClosed(0, (5, 5, 5), (), None))
+        progress.observe(0, WindowClosed(0, (5, EOS, 5), (), None))
+        progress.observe(1, WindowClosed(1, (5, 5, 5), (), None))
+        progress.observe(2, Step(9, "resolve", None, (), ()))
+        progress.observe(2, WindowClosed(0, (5,), (), None))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "prompt 1 of 3 finished: 1 window, 3 tokens",
+        "prompt 2 of 3 finished: 2 windows, 6 tokens",
+        "prompt 3 of 3 finished: 1 window, 1 token",
+    ]
+
+
+def test_long_prompts_are_shortened() -> None:
+    assert shortened("x" * LONGEST_PROMPT) == "x" * LONGEST_PROMPT
+    short = shortened("a" * 2000 + "END")
+    assert len(short) < LONGEST_PROMPT + 60 and short.endswith("END") and "1103 characters left out" in short
+
+
+def test_numbers_with_nouns() -> None:
+    assert [counted(n, "pass", "passes") for n in (0, 1, 2)] == ["0 passes", "1 pass", "2 passes"]
+    assert counted(2, "block") == "2 blocks"
