@@ -5,6 +5,7 @@
 #   make lint        check style and types
 #   make bench       measure speed
 #   make notebooks   execute the notebooks in place
+#   make reference   write the API reference, from the docstrings, to build/reference
 #
 # `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
 
@@ -13,12 +14,15 @@ export DEMO_PROMPT = Dorothy has 2 times as many Twitter friends as Charlie. Mic
 DEMO_OPTIONS = --structure sample --passes share --max-new-tokens 128
 BENCHMARKS = dystruct.inference.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
+REFERENCE = dystruct.model dystruct.inference dystruct.inference.arviz_tree dystruct.inference.calibration \
+    dystruct.inference.checks dystruct.inference.hyper dystruct.inference.plots dystruct.inference.pyro_exact \
+    dystruct.inference.records dystruct.decoding dystruct.decoding.calibration
 
 PYTHON = python3.11 python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint bench notebooks
+.PHONY: demo test lint bench notebooks reference
 .NOTPARALLEL: # one pip at a time
 
 demo: $(VENV)/runtime.stamp
@@ -40,6 +44,11 @@ bench: $(VENV)/runtime.stamp
 
 notebooks: $(if $(NOTEBOOKS),$(VENV)/notebooks.stamp)
 	@$(if $(NOTEBOOKS),$(BIN)/jupyter-execute --inplace $(NOTEBOOKS),echo "There are no notebooks yet.")
+
+# A warning is an error, but for the one that pdoc has for every NamedTuple whose fields are of a type by name.
+reference: $(VENV)/reference.stamp
+	@$(BIN)/python -P -W error -W "ignore:Error parsing type annotation ForwardRef" -m pdoc -o build/reference $(REFERENCE)
+	@echo "The reference is in build/reference/index.html."
 
 # A candidate has to run, and be new enough: pyenv leaves commands for versions that are not selected.
 $(VENV)/created.stamp:
@@ -72,4 +81,9 @@ $(VENV)/dev.stamp: pyproject.toml $(VENV)/torch.stamp
 $(VENV)/notebooks.stamp: pyproject.toml $(VENV)/torch.stamp
 	@echo "Installing dystruct and what its notebooks need"
 	@$(install) -e '.[notebooks]'
+	@touch $(VENV)/runtime.stamp $@
+
+$(VENV)/reference.stamp: pyproject.toml $(VENV)/torch.stamp
+	@echo "Installing dystruct and what its reference needs"
+	@$(install) -e '.[reference]'
 	@touch $(VENV)/runtime.stamp $@

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from .baselines import Hierarchy as Hierarchy
     from .baselines import VsbLike as VsbLike
     from .dystruct import DyStruct as DyStruct
+    from .errors import DecodingFailed as DecodingFailed
     from .errors import UserError as UserError
     from .generation import generate as generate
+    from .request import Figures as Figures
+    from .request import Pass as Pass
     from .row import Decoder as Decoder
-    from .row import Figures as Figures
-    from .row import Pass as Pass
     from .row import Row as Row
     from .sampling import Sampling as Sampling
     from .trace import Commit as Commit
@@ -41,9 +42,10 @@ _HOME = {
     "backbone": ("Backbone", "load"),
     "baselines": ("DECODERS", "AdaBlock", "Block", "Daedal", "Dream", "Fast", "Fixed", "Hierarchy", "VsbLike"),
     "dystruct": ("DyStruct",),
-    "errors": ("UserError",),
+    "errors": ("DecodingFailed", "UserError"),
     "generation": ("generate",),
-    "row": ("Decoder", "Figures", "Pass", "Row"),
+    "request": ("Figures", "Pass"),
+    "row": ("Decoder", "Row"),
     "sampling": ("Sampling",),
     "trace": (
         "Commit", "Event", "Generation", "Remask", "Splice", "Step", "StructureChosen", "Window", "WindowClosed",

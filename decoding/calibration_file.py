@@ -1,7 +1,12 @@
 """The evidence weights that travel with a model: one JSON file, `calibration.json`, beside the model's own weights.
 
-Weights fitted on one model mean nothing on another, so the file names its model by a fingerprint of the
-checkpoint, and reading it for another model is an error.
+    format, version    of the file, and of the dystruct that wrote it
+    model              fingerprint of the checkpoint that the weights were fitted on
+    standardisation    null: the features enter as they are
+    position, gap      weights by feature, each with an intercept beside it
+    provenance         penalty lambda, numbers of problems and rows, seed, and what the fit was worth
+
+Weights fitted on one model mean nothing on another, so reading them for another model is an error unless forced.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +39,12 @@ def fingerprint(folder: Path) -> str:
 
 
 def write_calibration(path: Path, weights: EvidenceWeights, model_fingerprint: str, provenance: dict[str, Any]) -> None:
-    """Write the weights and where they came from (settings, counts, seed), whole or not at all."""
+    """Write the weights and where they came from (settings, counts, seed), whole or not at all; UserError if not."""
     content = {
         "format": FORMAT,
+        "version": version("dystruct"),
         "model": model_fingerprint,
+        "standardisation": None,
         "position": dict(zip(POSITION_FEATURES, weights.position.tolist(), strict=True)),
         "position_intercept": weights.position_intercept,
         "gap": dict(zip(GAP_FEATURES, weights.gap.tolist(), strict=True)),
@@ -44,15 +52,21 @@ def write_calibration(path: Path, weights: EvidenceWeights, model_fingerprint: s
         "provenance": provenance,
     }
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    try:
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UserError(
+            f"{str(path)!r} could not be written ({error.strerror}); make room or choose another place."
+        ) from error
 
 
-def read_calibration(path: str | Path | None, folder: Path) -> tuple[EvidenceWeights, bool]:
-    """The weights for the model in `folder`, and whether they were fitted on it (else they are the neutral ones).
+def read_calibration(path: str | Path | None, folder: Path, *, force: bool = False) -> tuple[EvidenceWeights, bool]:
+    """The weights for the model in `folder`, and whether they were read from a file (else they are the neutral ones).
 
-    path: the file to read; None takes the one in the folder, if there is one. Raises UserError for a file that is
-    missing, damaged, or fitted on another model.
+    path: the file to read; None takes the one in the folder, if there is one. force: take weights that were fitted on
+    another model. Raises UserError for a file that is missing, damaged, or without force fitted on another model.
     """
     source = folder / FILE_NAME if path is None else Path(path)
     if path is None and not source.exists():
@@ -73,9 +87,9 @@ def read_calibration(path: str | Path | None, folder: Path) -> tuple[EvidenceWei
             f"The calibration {str(source)!r} cannot be read ({type(error).__name__}: {error}); fit it again with "
             f"`dystruct calibrate`."
         ) from error
-    if fitted_on != fingerprint(folder):
+    if fitted_on != fingerprint(folder) and not force:
         raise UserError(
             f"The calibration {str(source)!r} was fitted on another model than {str(folder)!r}; fit one for it with "
-            f"`dystruct calibrate`."
+            f"`dystruct calibrate`, or force it (--force-weights, or force_weights=True)."
         )
     return weights, True

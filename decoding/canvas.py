@@ -168,13 +168,12 @@ class Canvas:
     def _observe(
         self, region: Region, predicted: Tensor, latest: Tensor, figures: Tensor, masked: Tensor, accepted: Tensor
     ) -> None:
-        """Bring the running figures (R, W, 9) of a region up to date with a pass whose own ones are latest (R, W, 5)."""
+        """Bring the running figures (R, W, 9) of a region up to date with a pass, whose own are latest (R, W, 5)."""
         again = masked & (figures[..., _MASKED] > 0)
         prediction = self.prediction.take(region.places)
         changed = again & (predicted != prediction)
-        added = torch.stack((region.inside, masked, masked & ~accepted, changed, again), dim=-1).float()
-        added[..., _DIVERGENCE] = torch.where(again, latest[..., 0], 0.0)
-        figures[..., : _DIVERGENCE + 1] += added
+        figures[..., :_DIVERGENCE] += torch.stack((region.inside, masked, masked & ~accepted, changed), dim=-1)
+        figures[..., _DIVERGENCE] += torch.where(again, latest[..., 0], 0.0)
         figures[..., _ENTROPY:] = torch.where(masked[..., None], latest[..., 1:], figures[..., _ENTROPY:])
         self.figures.view(-1, _FIGURES).index_copy_(0, region.places.reshape(-1), figures.view(-1, _FIGURES))
         _put(self.prediction, region, torch.where(masked, predicted, prediction))

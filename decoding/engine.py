@@ -173,8 +173,8 @@ class Engine:
             region = Region(torch.where(inside, region.places, scratch), inside)
         fresh = Fresh(found.said.token, found.said.confidence, cells=found.cells)
         if found.summary is not None:
-            probability, entropy, margin = found.summary
-            fresh = replace(fresh, entropy=entropy, margin=margin, jump=found.jump, probability=probability)
+            entropy, margin = found.summary
+            fresh = replace(fresh, entropy=entropy, margin=margin, jump=found.jump, probability=found.said.probability)
         return torch.stack(
             [value.float() for value in self.canvas.commit(region, fresh, found.quotas, tentative)], dim=1
         )  # fmt: skip
@@ -190,7 +190,7 @@ class Engine:
             return
         assert found.summary is not None
         cells = torch.tensor(left).to(self.model.device, non_blocking=True)
-        probability, entropy, _ = found.summary
+        probability, entropy = found.said.probability, found.summary.entropy
         divergence = jensen_shannon_from(probability[cells], entropy[cells], probability[cells + 1], entropy[cells + 1])
         self.canvas.observe_gaps(pick(found.region.places, found.cells)[cells], divergence)
 

@@ -130,7 +130,7 @@ class Forward:
             keys = row_plan[:, 3].repeat_interleave(torch.tensor(counts).to(canvas.device), output_size=sum(counts))
             noise = gumbel_noise(keys, cell_plan[:, 1:2], logits.shape[-1])[:, 0]
         said = candidates(logits, sampling, self.temperature, noise)
-        summary = summarise(said.log_probability, said.top) if canvas.observing else None
+        summary = summarise(said.logits, said.probability, said.top) if canvas.observing else None
         return Predicted(region, cells, counts, said, summary, jump, row_plan[:, 1:2], row_plan[:, 2:3] > 0)
 
     def _run(self, row: Row, request: Pass) -> _Run:

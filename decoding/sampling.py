@@ -41,12 +41,13 @@ PLAIN = Sampling()
 
 
 class Candidates(NamedTuple):
-    """Of each position (N,): the candidate token, its confidence, the most probable token; log_probability (N, V)."""
+    """Of each position (N,): the candidate token, its confidence, the most probable token; logits and softmax (N, V)."""
 
     token: Tensor
     confidence: Tensor
     top: Tensor
-    log_probability: Tensor
+    logits: Tensor
+    probability: Tensor
 
 
 def candidates(logits: Tensor, sampling: Sampling, temperature: float, noise: Tensor | None) -> Candidates:
@@ -67,30 +68,29 @@ def candidates(logits: Tensor, sampling: Sampling, temperature: float, noise: Te
     if sampling.deferred:
         logits = logits.clone()
         logits[..., list(sampling.deferred)] = -torch.inf
-    log_probability = logits.log_softmax(-1)
     if noise is not None or sampling.deferred:
-        top = log_probability.argmax(-1)
-    confidence = log_probability.gather(-1, token[..., None])[..., 0].exp()
-    return Candidates(token, confidence, top, log_probability)
+        top = logits.argmax(-1)
+    probability = logits.softmax(-1)
+    return Candidates(token, probability.gather(-1, token[..., None])[..., 0], top, logits, probability)
 
 
 def figures(said: Candidates, names: Sequence[str], held: Tensor, mask_id: int) -> list[Tensor]:
     """The named figures (N,) of positions that hold the tokens `held` (N,): see `Figures`."""
-    log_probability, found = said.log_probability, {"token": said.token, "confidence": said.confidence}
+    probability, found = said.probability, {"token": said.token, "confidence": said.confidence}
     for name in names:
         if name in ("top", "top_confidence", "margin") and "top" not in found:
-            top = log_probability.topk(2, dim=-1).values.double().exp()
+            top = probability.topk(2, dim=-1).values.double()
             found |= {"top": said.top, "top_confidence": top[:, 0], "margin": top[:, 0] - top[:, 1]}
         elif name == "entropy":
-            found[name] = summarise(log_probability, said.top).entropy
+            found[name] = summarise(said.logits, probability, said.top).entropy
         elif name == "own":
-            found[name] = log_probability.gather(-1, held[:, None])[:, 0].exp()
+            found[name] = probability.gather(-1, held[:, None])[:, 0]
         elif name in ("unmasked", "unmasked_confidence") and "unmasked" not in found:
-            rest = log_probability.clone()
+            rest = said.logits.clone()
             rest[:, mask_id] = -torch.inf
-            confidence, token = rest.log_softmax(-1).max(-1)
+            confidence, token = rest.softmax(-1).max(-1)
             # 0 where a filter leaves nothing but the mask
-            found |= {"unmasked": token, "unmasked_confidence": confidence.exp().nan_to_num()}
+            found |= {"unmasked": token, "unmasked_confidence": confidence.nan_to_num()}
     return [found[name] for name in names]
 
 

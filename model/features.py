@@ -10,6 +10,7 @@ Knows no language model: logits and hidden states come in as tensors, on any dev
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -32,24 +33,26 @@ class Prediction(NamedTuple):
 
     log_probability: Tensor
     entropy: Tensor
-    top: Tensor  # most probable token
     margin: Tensor
+    top: Tensor  # most probable token
 
 
 class Summary(NamedTuple):
-    """A distribution (..., V), its entropy (...) in nats, and its margin (...): log p1 - log p2 of the two largest."""
+    """Entropy (...) in nats, and margin (...): log p1 - log p2 of the two largest probabilities."""
 
-    probability: Tensor
     entropy: Tensor
     margin: Tensor
 
 
-def summarise(log_probability: Tensor, top: Tensor) -> Summary:
-    """Probabilities, entropy and margin of log distributions (..., V) whose most probable tokens are top (...)."""
-    probability = log_probability.exp()
-    first = log_probability.gather(-1, top[..., None])
-    second = log_probability.scatter(-1, top[..., None], -torch.inf).amax(-1)
-    return Summary(probability, _entropy(probability, log_probability), first[..., 0] - second)
+def summarise(logits: Tensor, probability: Tensor, top: Tensor) -> Summary:
+    """Entropy and margin of logits (..., V), whose softmax and most probable tokens (...) are known.
+
+    With d the logits' distance to the largest, H = -log p1 - sum p d.
+    """
+    best = logits.gather(-1, top[..., None])
+    first = probability.gather(-1, top[..., None])[..., 0]
+    second = logits.scatter(-1, top[..., None], -torch.inf).amax(-1)
+    return Summary(-first.log() - _dot(probability, logits - best), best[..., 0] - second)
 
 
 def predict(logits: Tensor) -> Prediction:
@@ -57,32 +60,31 @@ def predict(logits: Tensor) -> Prediction:
 
     Entropy in nats; margin is the difference of the two largest log probabilities.
     """
-    log_probability = torch.log_softmax(logits.float(), dim=-1)
-    top = log_probability.argmax(-1)
-    _, entropy, margin = summarise(log_probability, top)
-    return Prediction(log_probability, entropy, top, margin)
+    logits = logits.float()
+    log_probability, top = logits.log_softmax(-1), logits.argmax(-1)
+    return Prediction(log_probability, *summarise(logits, log_probability.exp(), top), top)
 
 
 def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
     """Jensen-Shannon divergence in nats (0 to log 2) of distributions given as log probabilities (..., V)."""
     p, q = log_p.exp(), log_q.exp()
-    return jensen_shannon_from(p, _entropy(p, log_p), q, _entropy(q, log_q))
+    return jensen_shannon_from(p, -_dot(p, log_p.clone()), q, -_dot(q, log_q.clone()))
 
 
 def jensen_shannon_from(p: Tensor, entropy_p: Tensor, q: Tensor, entropy_q: Tensor) -> Tensor:
     """Jensen-Shannon divergence (...) in nats of probabilities p and q (..., V) whose entropies (...) are known.
 
-    JSD = H((p + q) / 2) - (H(p) + H(q)) / 2: one sweep over the vocabulary.
+    JSD = H((p + q) / 2) - (H(p) + H(q)) / 2, where H(s / 2) = log 2 - (sum s log s) / 2 as s = p + q sums to 2: one sweep
+    over the vocabulary.
     """
-    middle = (p + q).mul_(0.5)
-    return (_entropy(middle, middle.log()) - 0.5 * (entropy_p + entropy_q)).clamp(0.0)
+    both = p + q
+    return (math.log(2) - 0.5 * (_dot(both, both.log()) + entropy_p + entropy_q)).clamp(0.0)
 
 
-def _entropy(probability: Tensor, log_probability: Tensor) -> Tensor:
-    """-sum p log p over the last axis, 0 log 0 being 0; a NaN stays one."""
-    # a product with the clamped logarithm, many times as fast as torch.special.entr
-    finite = log_probability.clamp(min=torch.finfo(log_probability.dtype).min)
-    return finite.mul_(probability).sum(-1).neg_()
+def _dot(probability: Tensor, logarithm: Tensor) -> Tensor:
+    """sum p l over the last axis, 0 where p is 0 and l is -inf; a NaN stays one. Overwrites the logarithm."""
+    # many times as fast as torch.special.entr and torch.xlogy
+    return logarithm.clamp_(min=torch.finfo(logarithm.dtype).min).mul_(probability).sum(-1)
 
 
 def hidden_jump(hidden: Tensor) -> Tensor:

@@ -63,6 +63,10 @@ class Page:
     def events(self, method: str) -> list[dict[str, Any]]:
         return [e["params"] for e in self.browser.heard if e["method"] == method and e.get("sessionId") == self.session]
 
+    def forget(self) -> None:
+        """Forget what was heard of the page that is open."""
+        self.browser.heard = [e for e in self.browser.heard if e.get("sessionId") != self.session]
+
     def complaints(self) -> list[Any]:
         """Errors and warnings that went to the console, uncaught exceptions included."""
         self.run("1")  # what was said before has arrived then
@@ -75,19 +79,24 @@ class Page:
 
 
 class Browser:
-    """The browser; `heard` is every event since it started."""
+    """The browser; `heard` is every event that is not forgotten."""
 
     def __init__(self, folder: Path) -> None:
         down_read, self._down = os.pipe()
         self._up, up_write = os.pipe()
         command = [
             binary() or "", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            "--disable-background-networking", "--disable-extensions", "--remote-debugging-pipe",
+            "--disable-background-networking", "--disable-extensions", "--renderer-process-limit=1",
+            "--remote-debugging-pipe",
             f"--user-data-dir={folder}", "about:blank",
         ]  # fmt: skip
         # It reads from descriptor 3 and writes to 4; the originals lie above both, so that neither is overwritten.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (down_read, up_write)]
-        start = "import os, sys; [os.dup2(int(end), to) for end, to in zip(sys.argv[1:3], (3, 4))]; os.execv(sys.argv[3], sys.argv[3:])"  # fmt: skip
+        start = (
+            "import os, sys\n"
+            "for end, to in zip(sys.argv[1:3], (3, 4)): os.dup2(int(end), to)\n"
+            "os.execv(sys.argv[3], sys.argv[3:])"
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-E", "-c", start, *map(str, ends), *command],
             pass_fds=ends, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -133,6 +142,7 @@ class Browser:
         return page
 
     def close(self) -> None:
+        """End the browser."""
         try:
             self.call("Browser.close")
         finally:

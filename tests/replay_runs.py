@@ -89,6 +89,20 @@ def by_hand() -> Generation:
     )  # fmt: skip
 
 
+def diagnosed_late() -> Generation:
+    """A diagnostic pass behind a resolving one: it masks the whole window again."""
+    steps = (
+        Step(1, "resolve", None, (), (Commit(0, 0, 0.9), Commit(2, 2, 0.8))),
+        Step(2, "diagnostic", None, (), (Commit(1, 5, 0.5),)),
+        Step(3, "resolve", None, (), (Commit(0, 1, 0.9), Commit(1, 1, 0.8), Commit(2, 2, 0.7))),
+    )
+    window = Window(WindowOpened(0, 0, 3, 0.5, None), None, steps, WindowClosed(0, (1, 1, 2), (), None))
+    return dataclasses.replace(
+        by_hand(), tokens=(1, 1, 2), useful_tokens=3, wasted_tokens=0, passes={"diagnostic": 1, "resolve": 2},
+        stop_reason="length", windows=(window,), end_tokens=(),
+    )  # fmt: skip
+
+
 def hostile(generation: Generation, texts: tuple[str, ...] = HOSTILE) -> Generation:
     """The same run, where tokens, prompt, text and settings are hostile."""
     names = {token: texts[place % len(texts)] for place, token in enumerate(generation.token_texts)}

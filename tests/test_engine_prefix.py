@@ -70,7 +70,7 @@ def told(generations: list[Generation]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", DECODERS)
 def test_where_a_prefix_ignores_what_follows_the_cache_is_exact(name: str, shifted: bool) -> None:
     """The keys and values of a network of one layer depend on nothing but their own token."""
-    model = random_backbone(layers=1, shifted=shifted, seed=1 + len(name))
+    model = random_backbone(layers=1, shifted=shifted, seed=3 + len(name))
     settings = {"temperature": 0.5} if name in ("sample", "dream") else {}
     exact = decode(model, PROMPTS, DECODERS[name], **settings)
     kept = decode(model, PROMPTS, DECODERS[name], prefix_cache=True, **settings)
@@ -115,7 +115,7 @@ class Frozen:
 @pytest.mark.parametrize("name", [name for name in DECODERS if name != "guidance"])
 def test_what_is_kept_is_what_the_first_pass_of_a_window_computed(name: str, shifted: bool) -> None:
     """Against the whole network run each time, with keys and values before the window put back by hooks."""
-    model = random_backbone(layers=3, shifted=shifted, seed=1 + len(name))
+    model = random_backbone(layers=3, shifted=shifted, seed=3 + len(name))
     (kept,) = decode(model, ["abcd"], DECODERS[name], prefix_cache=True)
     (exact,) = decode(model, ["abcd"], DECODERS[name])
     with Frozen(model.network).following(shifted):

@@ -13,7 +13,7 @@ import chromium
 from chromium import Browser, Page
 from dystruct.decoding import Generation
 from dystruct.decoding.terminal.wording import TokenTexts, literal
-from replay_runs import DECODERS, HOSTILE, by_hand, decoded, hostile
+from replay_runs import DECODERS, HOSTILE, by_hand, decoded, diagnosed_late, hostile
 
 pytestmark = pytest.mark.skipif(chromium.binary() is None, reason="no Chromium is installed to open the page with")
 
@@ -41,30 +41,37 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield browser
 
 
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Page:
+    """The one tab, in the foreground, where keys and clocks work as for a reader."""
+    return browser.page()
+
+
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Opens the page of one trace or two; at the end, every such page has asked for itself alone and said nothing."""
-    pages: list[tuple[Page, str]] = []
+def opened(page: Page, tmp_path: Path) -> Iterator[Open]:
+    """Opens the page of one trace or two; when it is left, it has asked for itself alone and complained of nothing."""
+    paths: list[Path] = []
+
+    def leave() -> None:
+        assert page.complaints() == []
+        assert {url.partition("#")[0] for url in page.requested() if url != "data:,"} == {paths[-1].as_uri()}
+        page.forget()
 
     def opened(
         generation: Generation, beside: Generation | None = None, *, at: str = "", width: int = 1200, **media: str
     ) -> Page:
-        path = tmp_path / f"page {len(pages)}.html"
-        generation.to_html(path, beside=beside)
-        page = browser.page()
+        if paths:
+            leave()
+        paths.append(tmp_path / f"page {len(paths)}.html")
+        generation.to_html(paths[-1], beside=beside)
         page.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         page.call("Emulation.setEmulatedMedia", features=features)
-        address = path.as_uri() + at
-        pages.append((page, path.as_uri()))
-        page.open(address)
+        page.open(paths[-1].as_uri() + at)
         return page
 
     yield opened
-    for page, address in pages:
-        assert page.complaints() == []
-        asked = [url for url in page.requested() if not url.startswith("data:")]
-        assert {url.partition("#")[0] for url in asked} == {address}
+    leave()
 
 
 def state(generation: Generation, number: int) -> list[str | None]:
@@ -91,9 +98,9 @@ def focus(page: Page, query: str, place: int = 0) -> None:
 # --- what it shows -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", [*DECODERS, "by hand", "diagnosed late"])
 def test_the_slider_shows_every_pass_as_the_trace_replays_it(opened: Open, name: str) -> None:
-    generation = decoded(name)
+    generation = {"by hand": by_hand, "diagnosed late": diagnosed_late}.get(name, lambda: decoded(name))()
     found = opened(generation).run(EVERYWHERE)
     numbers = [step.number for window in generation.windows for step in window.steps]
     assert [number for number, _ in found] == [0, *numbers]
@@ -142,6 +149,20 @@ def test_blocks_are_known_once_they_are_drawn(opened: Open) -> None:
     assert len(set(page.run(styles))) == 2, "neighbours differ by more than their colour"
 
 
+@pytest.mark.parametrize("name", ["sample", "joint"])
+def test_a_weld_names_its_blocks(opened: Open, name: str) -> None:
+    """The window of most blocks: a sequential weld works on one boundary, a joint one on all at once."""
+    generation = decoded(name)
+    window = max(generation.windows, key=lambda window: window.block_count)
+    assert window.structure is not None and window.block_count > 2
+    first = next(step for step in window.steps if step.kind == "weld")
+    page = opened(generation, at=f"#pass={first.number}")
+    starts = (0, *window.structure.ends)
+    touched = [sum(start <= remask.position - window.opened.start for start in starts) for remask in first.remasked]
+    named = f" 1 to {max(touched)}." if name == "joint" else " 1|2."
+    assert f"welds blocks{named}" in page.run('document.querySelector(".report").textContent')
+
+
 @pytest.mark.parametrize("name", ["block", "daedal", "vsb"])
 def test_a_run_without_structure_has_no_posterior(opened: Open, name: str) -> None:
     assert opened(decoded(name)).run('document.querySelectorAll(".posterior").length') == 0
@@ -175,7 +196,8 @@ def test_keys_move_through_the_passes(opened: Open) -> None:
     page = opened(by_hand())
     assert here(page) == 6, "it opens at the end"
     for key, number in (
-        ("ArrowLeft", 5), ("Home", 0), ("ArrowLeft", 0), ("ArrowRight", 1), (".", 2), (",", 1), ("End", 6), ("ArrowRight", 6),
+        ("ArrowLeft", 5), ("Home", 0), ("ArrowLeft", 0), ("ArrowRight", 1), (".", 2), (",", 1), ("End", 6),
+        ("ArrowRight", 6),
     ):  # fmt: skip
         page.press(key)
         assert here(page) == number, key
@@ -217,7 +239,8 @@ def test_space_plays_to_the_end_and_pauses(opened: Open) -> None:
 def test_tokens_are_walked_through_and_tell_their_story(opened: Open) -> None:
     page = opened(by_hand(), at="#pass=5")
     focus(page, ".window .cell[tabindex='0']")
-    place = 'document.activeElement.dataset.id + " " + document.querySelectorAll(".window .cell[tabindex=\'0\']").length'
+    stops = """document.querySelectorAll(".window .cell[tabindex='0']").length"""
+    place = f'document.activeElement.dataset.id + " " + {stops}'
     for key, at in (("ArrowRight", 1), ("End", 3), ("ArrowRight", 3), ("Home", 0), ("ArrowLeft", 0), ("ArrowRight", 1)):
         page.press(key)
         assert page.run(place) == f"{at} 1", "one token is in the tab order"
@@ -250,7 +273,7 @@ def test_the_pointer_brings_the_card_and_may_move_onto_it(opened: Open) -> None:
 
 def test_every_stop_of_the_tab_key_is_named_and_visible(opened: Open) -> None:
     page = opened(decoded("map"), decoded("sample"))
-    names = {node["backendDOMNodeId"]: node for node in tree(page)}
+    names = {node["backendDOMNodeId"]: node["name"]["value"] for node in tree(page) if "backendDOMNodeId" in node}
     stops = []
     look = """(() => {
       const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
@@ -266,8 +289,8 @@ def test_every_stop_of_the_tab_key_is_named_and_visible(opened: Open) -> None:
         stops.append(name)
         focused = page.call("Runtime.evaluate", expression="document.activeElement")["result"]["objectId"]
         node = page.call("DOM.describeNode", objectId=focused)["node"]["backendNodeId"]
-        assert names[node]["name"]["value"].strip(), (tag, name)
-    assert stops[:6] == ["theme", "SUMMARY", "play", "back", "on", "speed"] or "slider" in stops[:8]
+        assert names[node].strip(), (tag, name)
+    assert [stop for stop in stops[:8] if stop] == ["theme", "play", "back", "on", "speed", "slider", "cell"]
     windows = len(decoded("map").windows) + len(decoded("sample").windows)
     assert stops.count("cell") == windows, "one stop a window, not one a token"
 
@@ -283,16 +306,15 @@ def test_a_screen_reader_is_given_names(opened: Open) -> None:
     named = [(node["role"]["value"], node["name"]["value"]) for node in nodes]
     assert ("slider", "Forward pass") in named and ("button", "One pass back") in named
     assert ("listbox", "Tokens of window 1, sample") in named and ("group", "block 2, decoded 1st") in named
-    options = [name for role, name in named if role == "option"]
-    assert options[-4:] == [
+    options = [name for role, name in named if role == "option" and ", token " in name]
+    assert options == [
         "“one”, confidence 0.90, pass 4, token 0",
         "masked again, token 1",
         "“ three”, confidence 0.75, pass 5, welded, token 2",
         "“⏎”, confidence 0.80, pass 2, token 3",
     ]
     assert any(role == "image" and name.startswith("Posterior of window 1.") for role, name in named)
-    (live,) = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if (node.get("role") or {}).get("value") == "status"]  # fmt: skip
-    assert live["name"]["value"] == "", "nothing is said before the reader moves"
+    assert page.run('document.getElementById("live").textContent') == "", "nothing is said before the reader moves"
 
 
 def test_moves_are_told_once_and_only_when_they_rest(opened: Open) -> None:
@@ -355,23 +377,23 @@ def test_hostile_texts_are_shown_and_never_run(opened: Open) -> None:
       for (const part of document.querySelectorAll("details")) part.open = true; })()""")
     assert page.run('document.querySelector("#prompt p, .prompt p").textContent') == literal("".join(HOSTILE))
     assert page.run("window.hacked") is None
-    elements = "[...new Set([...document.querySelectorAll('*')].map((e) => e.localName))].sort().join()"
+    elements = "[...new Set([...document.querySelectorAll('*')].map((e) => e.localName))]"
+    found = set(page.run(elements))
     plain = opened(decoded("sample"), by_hand())
-    plain.run('(() => { document.querySelector(".window .cell").focus(); })()')
-    assert page.run(elements) == plain.run(elements), "texts made no element"
+    focus(plain, ".window .cell")
+    assert found <= set(plain.run(elements)), "texts made no element"
 
 
-def test_even_markup_that_got_in_could_neither_run_nor_load(browser: Browser, tmp_path: Path) -> None:
+def test_even_markup_that_got_in_could_neither_run_nor_load(page: Page, tmp_path: Path) -> None:
     """The policy's own test: markup is put in by hand, and everything it asks for is refused."""
     path = tmp_path / "page.html"
     by_hand().to_html(path)
-    page = browser.page()
     page.open(path.as_uri())
     refused = page.run("""new Promise((done) => {
       const refused = new Set();
       document.addEventListener("securitypolicyviolation", (event) => refused.add(event.effectiveDirective));
       document.body.insertAdjacentHTML("beforeend", `<img src="https://example.invalid/" onerror="window.hacked = 1">
-        <b onclick="window.hacked = 1">x</b><iframe src="https://example.invalid/"></iframe>
+        <b onclick="window.hacked = 1">x</b>
         <p style="background: url(https://example.invalid/)">y</p>`);
       document.querySelector("b").click();
       const script = document.createElement("script");
@@ -380,5 +402,5 @@ def test_even_markup_that_got_in_could_neither_run_nor_load(browser: Browser, tm
       fetch("https://example.invalid/").catch(() => setTimeout(() => done([...refused].sort()), 100));
     })""")
     assert page.run("window.hacked") is None
-    wanted = {"connect-src", "frame-src", "img-src", "script-src-attr", "script-src-elem", "style-src-attr"}
-    assert wanted <= set(refused)
+    assert refused == ["connect-src", "img-src", "script-src-attr", "script-src-elem", "style-src-attr"]
+    page.forget()

@@ -53,6 +53,7 @@ def load(
     revision: str | None = None,
     device_map: Any = None,
     weights: str | Path | None = None,
+    force_weights: bool = False,
     neutral: bool = False,
     **options: Any,
 ) -> Backbone:
@@ -62,8 +63,9 @@ def load(
     ModernBERT, …). device: where to put the model (default: a CUDA device if there is one, else the CPU). dtype:
     default float32 on the CPU, else the checkpoint's. revision: a branch, tag or commit of the Hub. device_map:
     instead of a device, how accelerate spreads the model over several ("auto", or a dictionary). weights: a
-    calibration file, in place of the one in the model's folder; neutral: take neutral evidence weights whatever the
-    folder holds. options: further arguments of transformers' `from_pretrained`, such as quantization_config.
+    calibration file, in place of the one in the model's folder; force_weights: take it though it was fitted on another
+    model; neutral: take neutral evidence weights whatever the folder holds. options: further arguments of transformers'
+    `from_pretrained`, such as quantization_config.
 
     Raises UserError when the model is not found, is of no such format, has no mask token or is damaged.
     """
@@ -94,7 +96,9 @@ def load(
         if found.masked_lm:
             network = adapt(network, mask_id, source.name)
         _check_directions(network, source.name)
-    evidence, calibrated = (EvidenceWeights.neutral(), False) if neutral else read_calibration(weights, source.folder)
+    evidence, calibrated = (
+        (EvidenceWeights.neutral(), False) if neutral else read_calibration(weights, source.folder, force=force_weights)
+    )
     return Backbone(
         name=source.name,
         network=network,

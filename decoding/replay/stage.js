@@ -207,7 +207,7 @@ class Stage {
       const passes = this.steps.filter(({ window, kind }) => window === step.window && kind === "diagnostic");
       done.push(`diagnostic pass ${passes.indexOf(step) + 1} of ${passes.length}`);
     } else if (step.kind === "weld") {
-      done.push(named ? `welds blocks ${step.block + 1}|${step.block + 2}` : "welds");
+      done.push(named ? `welds blocks ${this.welded(step)}` : "welds");
     } else {
       done.push(named ? `resolves block ${step.block + 1}, decoded ${ordinal(blocks.turn(step.block))}` : "resolves");
     }
@@ -223,6 +223,15 @@ class Stage {
     if (told.length) done.push(`${told.join(", ")}.`);
     if (this.finished) done.push(`Finished.`);
     return done.join(" ");
+  }
+
+  /** The blocks that a weld works on: those of one boundary, or, of several at once, the first and the last. */
+  welded({ window, block }) {
+    const { start, structure } = this.run.windows[window];
+    const began = this.steps.slice(0, this.response.done).findLast(({ kind, remasked }) => kind === "weld" && remasked.length);
+    const inside = (began?.remasked ?? []).map(({ position }) => structure.ends.findIndex((end) => position - start < end));
+    const last = Math.max(...inside, block + 1);
+    return last > block + 1 ? `${block + 1} to ${last + 1}` : `${block + 1}|${block + 2}`;
   }
 
   place(cell) {
@@ -258,11 +267,11 @@ class Stage {
     const block = this.blockOf(cell);
     const { structure } = window;
     if (block !== null) {
-      const unrest = structure ? `, H = ${digits(structure.blocks[block])}, T = ${structure.passes[block]}` : "";
+      const unrest = structure ? `, H\u00a0=\u00a0${digits(structure.blocks[block])}, T\u00a0=\u00a0${structure.passes[block]}` : "";
       const turn = this.known.blocks[cell.window].turn(block);
       rows.push(["block", `${block + 1} of window ${cell.window + 1}, decoded ${ordinal(turn)}${unrest}`]);
     }
-    if (structure && this.drawn(cell.window)) {
+    if (structure && this.drawn(cell.window) && inside in structure.instability) {
       rows.push(["instability", digits(structure.instability[inside])]);
       const cut = (gap) => (gap in structure.cuts ? digits(structure.cuts[gap]) : "window’s end");
       rows.push(["P(cut)", `${cut(inside - 1)} before, ${cut(inside)} behind`]);

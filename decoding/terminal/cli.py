@@ -22,12 +22,16 @@ import typer
 from ..errors import UserError
 from . import options
 from .compare_commands import compare, decoders
+from .eval_command import evaluate
 from .measure_commands import accuracy, calibrate
 from .prompts import STANDARD_INPUT, read_prompts
 from .reporting import complain, reporting, status
 from .rival_options import with_rival_options
+from .sweep_command import sweep
+from .tables_command import tables
 from .targets import check_file_target, check_folder_target, save_text, save_trace, save_traces
 from .train_command import train
+from .weights_options import ForceWeights, Weights, weights_given
 
 if TYPE_CHECKING:
     from ..backbone import Backbone
@@ -97,6 +101,8 @@ def generate(
     device_map: options.DeviceMap = None,
     dtype: options.Dtype = None,
     revision: options.Revision = None,
+    weights: Weights = None,
+    force_weights: ForceWeights = False,
     decoder: options.Decoder = "dystruct",
     preset: options.Preset = None,
     structure: options.Structure = None,
@@ -113,6 +119,7 @@ def generate(
     stop: options.Stop = None,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 8,
+    prefix_cache: options.PrefixCache = False,
     save: options.Save = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -122,6 +129,7 @@ def generate(
     """Decode a text for PROMPT, or for every prompt of a file, and show how it came about."""
     if as_json and quiet:
         raise UserError("--json and --quiet exclude each other; give one of them.")
+    more = weights_given([decoder], weights, force_weights)
     prompts = _prompts(prompt, file)
     if save is not None:
         (check_file_target if len(prompts) == 1 else check_folder_target)(save)
@@ -144,7 +152,7 @@ def generate(
             decoder, preset, {name: value for name, value in given.items() if value is not None}
         )
         stops = checked_stop(stop or ())
-    backbone = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision)
+    backbone = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)
     backbone = with_stop_tokens(backbone, stops)
     decode = functools.partial(
         run,
@@ -158,6 +166,7 @@ def generate(
         seed=seed,
         batch_size=batch_size,
         chat=chat,
+        prefix_cache=prefix_cache,
     )
     many = functools.partial(_decode_many, decode, len(prompts), backbone, stops, max_new_tokens, budget)
     settings = {
@@ -229,6 +238,9 @@ app.command()(reporting(compare))
 app.command()(reporting(calibrate))
 app.command()(reporting(accuracy))
 app.command()(reporting(train))
+app.command("eval")(reporting(evaluate))
+app.command()(reporting(sweep))
+app.command()(reporting(tables))
 
 
 def _read_trace(trace: Path) -> Generation:

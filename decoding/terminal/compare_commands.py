@@ -14,6 +14,7 @@ from ..errors import UserError
 from . import options
 from .reporting import status
 from .rival_options import SETTING_OF
+from .weights_options import ForceWeights, Weights, weights_given
 
 if TYPE_CHECKING:
     from ..trace import Generation
@@ -74,6 +75,8 @@ def compare(
     device_map: options.DeviceMap = None,
     dtype: options.Dtype = None,
     revision: options.Revision = None,
+    weights: Weights = None,
+    force_weights: ForceWeights = False,
     max_new_tokens: options.MaxNewTokens = 256,
     budget: options.Budget = 256,
     temperature: options.Temperature = 0.0,
@@ -85,13 +88,14 @@ def compare(
     if not prompt.strip():
         raise UserError("The prompt is empty; give the text to answer.")
     names = list(decoder or COMPARED)
+    more = weights_given([name.partition(":")[0] for name in names], weights, force_weights)
     with status("starting"):
         from .. import Block, generate
         from ..ending import checked_stop
 
         chosen = [_decoder(name) for name in names]
         stops = checked_stop(stop or ())
-    backbone = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision)
+    backbone = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)
     generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
     found = []
     for number, (name, settings) in enumerate(zip(names, chosen, strict=True), start=1):

@@ -11,11 +11,49 @@ import typer
 
 from ..errors import UserError
 from . import options
+from .reporting import status
 from .targets import check_file_target, save_text
+from .weights_options import ForceWeights, Weights, weights_given
 
 Problems = Annotated[
     int, typer.Option("--problems", help="How many held-out problems. Default 200.", min=1, show_default=False)
 ]
+DOMAINS = ("maths", "code", "logic")
+SPLIT = "validation"  # of the problems that weights are fitted on
+Domains = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--domain", help="Which problems: maths, code, logic or all; once for each. Default all.", show_default=False
+    ),
+]
+ProblemsOfEach = Annotated[
+    int,
+    typer.Option(
+        "--problems", help="How many validation problems of each domain. Default 150.", min=2, show_default=False
+    ),
+]
+Trajectory = Annotated[
+    str,
+    typer.Option(
+        "--trajectory",
+        help="Whose windows: reference, which follow one another through the known answer; or own, those that DyStruct "
+        "opens when it decodes the problem a token a pass, compared with the answer by realignment. Default reference.",
+        show_default=False,
+    ),
+]
+Nuts = Annotated[
+    bool, typer.Option("--nuts", help="Also draw from the weights' posterior by NUTS.", show_default=False)
+]
+ReportPicture = Annotated[
+    Path | None,
+    typer.Option(
+        "--svg",
+        help="Write reliability, weights and learning curves to this file, as an SVG picture.",
+        parser=options.named_path,
+        metavar="PATH",
+    ),
+]
+ReportAsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON, not as tables.")]
 Penalty = Annotated[
     float,
     typer.Option("--penalty", help="lambda of J(w) = BCE + lambda |w|². Default 0.001.", min=1e-9, show_default=False),
@@ -52,39 +90,78 @@ def calibrate(
     device_map: options.DeviceMap = None,
     dtype: options.Dtype = None,
     revision: options.Revision = None,
-    problems: Problems = 200,
+    domain: Domains = None,
+    problems: ProblemsOfEach = 150,
+    trajectory: Trajectory = "reference",
+    diagnostic_passes: DiagnosticPasses = 4,
     penalty: Penalty = 1e-3,
     intercept: Intercept = True,
-    diagnostic_passes: DiagnosticPasses = 4,
+    nuts: Nuts = False,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 16,
+    save: Report = None,
+    svg: ReportPicture = None,
+    as_json: ReportAsJson = False,
 ) -> None:
-    """Fit the evidence weights w and w_b of a model on validation problems, and write them with their provenance."""
-    check_file_target(weights)
-    _need_problems()
+    """Fit the evidence weights w and w_b of a model on validation problems, and report what they are worth."""
+    domains = list(DOMAINS) if domain is None or "all" in domain else list(dict.fromkeys(domain))
+    for name in domains:
+        if name not in DOMAINS:
+            raise UserError(f"--domain must be {', '.join(DOMAINS)} or all, not {name!r}.")
+        _need_problems(name)
+    if trajectory not in ("reference", "own"):
+        raise UserError(f"--trajectory must be reference or own, not {trajectory!r}.")
+    targets = [path for path in (weights, save, svg) if path is not None]
+    if len({path.absolute() for path in targets}) < len(targets):
+        raise UserError("The weights, --save and --svg must be different files; give each its own name.")
+    for path in targets:
+        check_file_target(path)
     from ..backbone import model_folder
-    from ..calibrate import calibrate as fit
-    from ..calibrate import diagnose_answers
+    from ..calibration import Known, windows_along_reference, windows_on_own_trajectory
     from ..calibration_file import fingerprint, write_calibration
-    from ..tiny.problems import problems as word_problems
+    from ..dystruct import DyStruct
+    from ..tiny.problems import problems as held_out_problems
+    from .calibration_table import provenance, show_report
 
     backbone = options.load_model(
         model, device=device, device_map=device_map, dtype=dtype, revision=revision, neutral=True
     )
-    asked = word_problems("validation", problems)
-    typer.echo(f"diagnosing windows along {problems} known answers", err=True)
-    windows = diagnose_answers(
-        backbone,
-        [problem.question for problem in asked],
-        [problem.answer for problem in asked],
-        passes=diagnostic_passes,
-        seed=seed,
-        batch_size=batch_size,
-    )
-    fitted = fit(windows, penalty=penalty, intercept=intercept)
-    provenance = {**fitted.report, "split": "validation", "diagnostic_passes": diagnostic_passes, "seed": seed}
-    write_calibration(weights, fitted.weights, fingerprint(model_folder(model, revision)), provenance)
-    typer.echo(json.dumps(provenance, indent=1))
+    known = [
+        Known(problem.question, problem.answer, name)
+        for name in domains
+        for problem in held_out_problems(name, SPLIT, problems)
+    ]
+    where = "along known answers" if trajectory == "reference" else "on the model's own trajectories"
+    typer.echo(f"diagnosing windows of {len(known)} problems {where}", err=True)
+    with status("diagnosing"):
+        if trajectory == "reference":
+            windows = windows_along_reference(
+                backbone, known, passes=diagnostic_passes, seed=seed, batch_size=batch_size
+            )  # fmt: skip
+        else:
+            decoder = DyStruct(passes="share", diagnostic_passes=diagnostic_passes, weights=backbone.weights)
+            windows = windows_on_own_trajectory(backbone, known, decoder=decoder, seed=seed, batch_size=batch_size)
+    with status("fitting"):
+        from dystruct.inference.calibration import calibrate as fit
+
+        try:
+            found = fit(windows, penalty=penalty, intercept=intercept, seed=seed, nuts=nuts)
+        except ValueError as error:
+            raise UserError(f"The weights cannot be fitted: {error}") from error
+    settings = {"trajectory": trajectory, "split": SPLIT, "diagnostic_passes": diagnostic_passes}
+    summary = {**settings, **provenance(found.report)}
+    write_calibration(weights, found.fit.weights, fingerprint(model_folder(model, revision)), summary)
+    report = json.dumps({**settings, **found.report.as_dict()}, indent=1)
+    if save is not None:
+        save_text(save, report + "\n")
+    if svg is not None:
+        from .calibration_table import picture
+
+        save_text(svg, picture(found))
+    if as_json:
+        typer.echo(report)
+    else:
+        show_report(found.report)
 
 
 def accuracy(
@@ -93,9 +170,12 @@ def accuracy(
     device_map: options.DeviceMap = None,
     dtype: options.Dtype = None,
     revision: options.Revision = None,
+    weights: Weights = None,
+    force_weights: ForceWeights = False,
     decoder: options.Decoder = "dystruct",
     structure: options.Structure = None,
     block_length: options.BlockLength = None,
+    chat: options.Chat = False,
     domain: Domain = "maths",
     problems: Problems = 200,
     split: Split = "test",
@@ -114,12 +194,13 @@ def accuracy(
     if save is not None:
         check_file_target(save)
     _need_problems(domain)
+    more = weights_given([decoder], weights, force_weights)
     given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
     chosen = options.decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
     from ..tiny.accuracy import measure_accuracy
 
     found = measure_accuracy(
-        options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision),
+        options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more),
         chosen,
         domain=domain,
         split=split,
@@ -128,6 +209,7 @@ def accuracy(
         budget=budget,
         seed=seed,
         batch_size=batch_size,
+        chat=chat,
         execute_code=execute_code,
         report=lambda done, right: typer.echo(f"{right} of {done} right, {problems - done} to go", err=True),
     )

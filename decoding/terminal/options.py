@@ -242,6 +242,15 @@ BatchSize = Annotated[
         metavar="N",
     ),
 ]
+PrefixCache = Annotated[
+    bool,
+    _option(
+        _TOKENS,
+        "--prefix-cache",
+        "Compute keys and values of what stands before a window at its first pass and keep them until its last: "
+        "quicker, and an approximation.",
+    ),
+]
 
 Save = Annotated[
     Path | None,

@@ -52,6 +52,8 @@ def measure_accuracy(
     budget: int = 256,
     seed: int = 0,
     batch_size: int = 16,
+    chat: bool = False,
+    prefix_cache: bool = False,
     execute_code: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> Accuracy:
@@ -75,6 +77,8 @@ def measure_accuracy(
             budget=budget,
             seed=seed,
             batch_size=batch_size,
+            chat=chat,
+            prefix_cache=prefix_cache,
         )
         generations += found
         right += [is_right(p, g.text, execute_code=execute_code) for p, g in zip(chunk, found, strict=True)]

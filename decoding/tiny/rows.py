@@ -48,10 +48,10 @@ def autoregressive_row(prompt: list[int], answer: list[int], eos: int) -> Row:
 def windowed_row(prompt: list[int], answer: list[int], eos: int, mask: int, rng: Random) -> Row:
     """Next-token prediction of the answer, and beside it every window of one way to cut it, masked.
 
-    Behind prompt and answer, which are running text, follows a copy of the answer and some end tokens, in windows of about
-    4 to 48 tokens with a mask rate of their own. A window sees the prompt and the answer in front of it, as when it is
-    decoded, and all of itself. One row thus teaches what many rows of `masked_row` teach (the vectorised training of
-    block diffusion), but for one thing: the text in front does not see the window.
+    Behind prompt and answer, which are running text, follows a copy of the answer and some end tokens, in windows of
+    about 4 to 48 tokens with a mask rate of their own. A window sees the prompt and the answer in front of it, as when
+    it is decoded, and all of itself. One row thus teaches what many rows of `masked_row` teach (the vectorised
+    training of block diffusion), but for one thing: the text in front does not see the window.
     """
     target = [*answer, eos]
     row = autoregressive_row(prompt, answer, eos)

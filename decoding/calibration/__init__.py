@@ -1,0 +1,5 @@
+"""Calibrating the evidence weights of a model: windows with known targets, from problems with known answers."""
+
+from .trajectories import Known, windows_along_reference, windows_on_own_trajectory
+
+__all__ = ["Known", "windows_along_reference", "windows_on_own_trajectory"]

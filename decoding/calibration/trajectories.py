@@ -1,0 +1,201 @@
+"""Windows with known targets: diagnostic passes of a model on problems whose answers are known.
+
+Two kinds of trajectories. Along the *reference*, windows follow one another through the known answer: each opens behind
+a right beginning, its diagnostic passes run, and the reference's tokens take its place. So every position has a
+reference token (end tokens behind the answer), and no realignment is needed. Window lengths are drawn evenly. On the
+model's *own* trajectory DyStruct decodes the problem as it always does, and the windows are those that it opened; their
+tokens are compared with the reference by `alignment`.
+
+A position's d is 1 if it is wrong, or if a commit of it did not stand. It is wrong, along the reference, if what the
+diagnostic passes predicted for it at last is not the reference's token; on the own trajectory, if what was decoded is
+not. A commit did not stand if a diagnostic pass took it back (R4), or if a weld put another token in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dystruct.inference.calibration import DiagnosedWindow
+from dystruct.model import GAP_FEATURES, PriorConfig
+
+from ..backbone import Backbone
+from ..dystruct import DyStruct
+from ..engine import Engine
+from ..errors import UserError
+from ..generation import generate
+from ..passes import shown_positions
+from ..row import Pass, Row
+from ..trace import Generation, Step, Window
+from .alignment import wrong_positions
+
+
+@dataclass(frozen=True)
+class Known:
+    """A problem with a known answer; domain: what kind of problem it is."""
+
+    prompt: str
+    answer: str
+    domain: str = ""
+
+
+@dataclass
+class _AlongReference:
+    """A decoder that diagnoses windows along known answers, ids by prompt ids; their lengths are drawn from the prior's
+    range.
+    """
+
+    answers: dict[tuple[int, ...], list[int]]
+    prior: PriorConfig
+    passes: int
+    found: dict[tuple[int, ...], list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]] = field(
+        default_factory=dict
+    )
+
+    @property
+    def widest(self) -> int:
+        return self.prior.max_length
+
+    def decode(self, row: Row) -> Iterator[Pass]:
+        key = tuple(row.prompt_ids)
+        answer = [*self.answers[key], row.model.eos_id]
+        found = self.found.setdefault(key, [])
+        while row.length < len(answer) and row.remaining > 0:
+            low, high = self.prior.min_length, self.prior.max_length
+            drawn = int(torch.randint(low, high + 1, (), generator=row.streams.length))
+            window = row.open_window(min(drawn, row.remaining))
+            start, end = window.start, window.start + window.length
+            before = 0
+            for shown in shown_positions(window.length, self.passes):
+                yield Pass("diagnostic", start, end, commit=shown, masked=window.length - before)
+                before = shown
+            predictions = row.read_predictions()
+            features, gaps = row.read_diagnostics()
+            reference = (answer[start:end] + [row.model.eos_id] * window.length)[: window.length]
+            wrong = np.array(predictions) != np.array(reference)
+            wrong |= _taken_back(row.steps, start, window.length)
+            found.append((features.numpy(), gaps.numpy(), wrong.astype(np.float64)))
+            row.write(reference)
+            row.close_window(reference, features)
+
+
+def windows_along_reference(
+    model: Backbone,
+    known: Sequence[Known],
+    *,
+    prior: PriorConfig | None = None,
+    passes: int = 4,
+    seed: int = 0,
+    batch_size: int = 16,
+) -> list[DiagnosedWindow]:
+    """Diagnosed windows along each reference answer; their problems are numbered as in `known`.
+
+    prior: its shortest and longest window. passes: K. Raises UserError if a prompt occurs twice, or a problem is too
+    long for the model.
+    """
+    prior = prior or PriorConfig()
+    prompt_ids, answers = _encoded(model, known, prior.max_length)
+    decoder = _AlongReference(dict(zip(map(tuple, prompt_ids), answers, strict=True)), prior, passes)
+    longest = max(map(len, answers)) + prior.max_length
+    engine = Engine(
+        model, decoder, max_new_tokens=longest, budget=10**9, temperature=0.0, seed=seed, batch_size=batch_size
+    )  # fmt: skip
+    # Rows of a batch are as long as its longest: problems of like length together.
+    order = sorted(range(len(known)), key=lambda index: len(prompt_ids[index]) + len(answers[index]))
+    engine.run([known[index].prompt for index in order], [prompt_ids[index] for index in order], None, {})
+    return [
+        DiagnosedWindow(index, *found, problem.domain)
+        for index, (problem, ids) in enumerate(zip(known, prompt_ids, strict=True))
+        for found in decoder.found[tuple(ids)]
+    ]
+
+
+def windows_on_own_trajectory(
+    model: Backbone,
+    known: Sequence[Known],
+    *,
+    decoder: DyStruct | None = None,
+    max_new_tokens: int = 256,
+    budget: int = 256,
+    seed: int = 0,
+    batch_size: int = 16,
+) -> list[DiagnosedWindow]:
+    """The windows that DyStruct opens when it decodes the problems, numbered as in `known`.
+
+    decoder: by default one under the model's weights, a token a pass (`passes="share"`). Windows for which no
+    diagnostic pass was left are not among them. Raises UserError as `windows_along_reference`.
+    """
+    _, answers = _encoded(model, known, 0)
+    generations = generate(
+        model,
+        [problem.prompt for problem in known],
+        decoder or DyStruct(passes="share", weights=model.weights),
+        max_new_tokens=max_new_tokens,
+        budget=budget,
+        seed=seed,
+        batch_size=batch_size,
+    )
+    return [
+        window
+        for index, (generation, answer) in enumerate(zip(generations, answers, strict=True))
+        for window in _of_generation(generation, answer, model, index, known[index].domain)
+    ]
+
+
+def _of_generation(
+    generation: Generation, answer: list[int], model: Backbone, problem: int, domain: str
+) -> Iterator[DiagnosedWindow]:
+    tokens = [model.eos_id if token in model.end_ids else token for token in generation.tokens]
+    starts = [window.opened.start for window in generation.windows]
+    wrong = wrong_positions(answer, tokens, starts, model.eos_id)
+    for window in generation.windows:
+        start, length = window.opened.start, window.opened.length
+        if window.structure is None or not window.structure.position_features:
+            continue
+        did_not_stand = _taken_back(window.steps, start, length) | _replaced(window)
+        gap_features = np.reshape(window.structure.gap_features, (length - 1, len(GAP_FEATURES)))
+        yield DiagnosedWindow(
+            problem,
+            np.array(window.structure.position_features),
+            gap_features[:, GAP_FEATURES.index("divergence")],
+            (wrong[start : start + length] | did_not_stand).astype(np.float64),
+            domain,
+        )
+
+
+def _taken_back(steps: Sequence[Step], start: int, length: int) -> NDArray[np.bool_]:
+    """Which positions (L,) of a window were shown after one diagnostic pass and not after the next."""
+    diagnostic = [step for step in steps if step.kind == "diagnostic"]
+    shown = np.zeros((len(diagnostic), length), dtype=bool)
+    for k, step in enumerate(diagnostic):
+        shown[k, [commit.position - start for commit in step.commits]] = True
+    return np.asarray((shown[:-1] & ~shown[1:]).any(axis=0))
+
+
+def _replaced(window: Window) -> NDArray[np.bool_]:
+    """Which positions (L,) a weld masked again that hold another token in the end."""
+    found = np.zeros(window.opened.length, dtype=bool)
+    for step in window.steps:
+        for remask in step.remasked:
+            place = remask.position - window.opened.start
+            found[place] |= window.closed.tokens[place] != remask.token
+    return found
+
+
+def _encoded(model: Backbone, known: Sequence[Known], beyond: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Token ids of prompts and answers; beyond: how many tokens may follow an answer."""
+    prompt_ids = [model.encode(problem.prompt) for problem in known]
+    answers = [list(model.tokenizer(problem.answer, add_special_tokens=False)["input_ids"]) for problem in known]
+    if len(set(map(tuple, prompt_ids))) < len(known):
+        raise UserError("The same prompt occurs twice among the calibration problems; give each once.")
+    longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompt_ids, answers, strict=True)) + beyond
+    if longest > model.max_length:
+        raise UserError(
+            f"A calibration problem takes {longest} tokens, but the context of model {model.name!r} is "
+            f"{model.max_length}; leave long problems out."
+        )
+    return prompt_ids, answers

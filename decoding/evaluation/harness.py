@@ -1,0 +1,242 @@
+"""lm-evaluation-harness's model class `dystruct`: any of our models with any of our decoders, by model arguments.
+
+Importing this module registers it. `generate_until` decodes with the decoder, ends texts at the end token and before
+the task's stop strings; `loglikelihood` is LLaDA's Monte Carlo estimate (see `likelihood`), which no decoder changes.
+
+The harness's own generation arguments but for `until` are not used: how long a text may get and at which temperature it
+is decoded are model arguments here, the same for all tasks. A task that asks for another temperature is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+
+from ..backbone import Backbone, load
+from ..errors import UserError
+from ..generation import generate
+from ..trace import Generation
+from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
+from .settings import RunSettings
+
+BATCH_SIZE = 8
+# Called with (request, number of its repeat, text, generation): where results go as they come.
+Sink = Callable[[Instance, int, Generation, float], None]
+
+
+@register_model("dystruct")
+class DystructLM(LM):
+    """A masked diffusion language model as the harness sees it.
+
+    pretrained: as for `load` ("tiny", a folder, a name on the Hub), or a loaded Backbone. decoder: a decoder's name;
+    its settings are further arguments, as in decoder=dystruct,structure=sample,passes=share, or stand behind a colon
+    where they come from Python. max_new_tokens, budget, temperature, seed, prefix_cache: as for `generate`.
+    mc_samples, mc_batch_size, mc_guidance, check_greedy: of the likelihood. Raises UserError for arguments that the decoder has no use for.
+    """
+
+    def __init__(
+        self,
+        pretrained: str | Backbone = "tiny",
+        decoder: str = "dystruct",
+        max_new_tokens: int = 256,
+        budget: int = 256,
+        temperature: float = 0.0,
+        seed: int = 0,
+        batch_size: int | str | None = None,
+        prefix_cache: bool = False,
+        device: str | None = None,
+        dtype: str | None = None,
+        revision: str | None = None,
+        device_map: str | None = None,
+        mc_samples: int = 128,
+        mc_batch_size: int = 32,
+        mc_guidance: float = 0.0,
+        check_greedy: bool = True,
+        max_batch_size: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        del max_batch_size  # the harness hands it over whatever the model; batches never change a text here
+        listed = ",".join(name if value is True else f"{name}={value}" for name, value in settings.items())
+        self.settings = RunSettings(
+            decoder=f"{decoder}{',' if ':' in decoder else ':'}{listed}" if listed else decoder,
+            tasks=("harness",),
+            max_new_tokens=max_new_tokens,
+            budget=budget,
+            temperature=float(temperature),
+            seeds=(seed,),
+            batch_size=int(str(batch_size)) if str(batch_size).isdigit() else BATCH_SIZE,  # the harness may say auto
+            prefix_cache=prefix_cache,
+        )
+        self.decoder = self.settings.with_decoder()
+        self.likelihood = LikelihoodSettings(
+            int(mc_samples), int(mc_batch_size), float(mc_guidance), bool(check_greedy)
+        )
+        self._parallel: Any = None
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            self._join(device)
+        if isinstance(pretrained, Backbone):
+            self.model = pretrained
+        else:
+            device = device if self._parallel is None else str(self._parallel.device)
+            self.model = load(pretrained, device=device, dtype=dtype, revision=revision, device_map=device_map)
+        self._device = self.model.device
+        self.known: Callable[[Instance, int], str | None] = lambda request, repeat: None
+        self.sink: Sink | None = None
+
+    # --- what the harness asks for ------------------------------------------------------------------------------
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """The text for each request, decoded in batches of the same stop strings; what is known already is left out."""
+        texts: dict[int, str] = {}
+        groups: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+        asked: dict[tuple[Any, ...], int] = {}
+        for number, request in enumerate(requests):
+            place = (request.task_name, request.doc_id, request.idx)
+            repeat = asked[place] = asked.get(place, -1) + 1
+            known = self.known(request, repeat)
+            if known is not None:
+                texts[number] = known
+            else:
+                groups.setdefault(self._stops(request), []).append((number, repeat))
+        for stop, members in groups.items():
+            for batch in _batches(members, self.settings.batch_size):
+                prompts = [requests[number].args[0] for number, _ in batch]
+                found, seconds = self._generate(prompts, stop)
+                for (number, repeat), generation in zip(batch, found, strict=True):
+                    texts[number] = generation.text
+                    if self.sink is not None:
+                        self.sink(requests[number], repeat, generation, seconds)
+                    self.cache_hook.add_partial("generate_until", requests[number].args, generation.text)
+        return [texts[number] for number in range(len(requests))]
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """The estimate in nats for each (context, continuation), and whether greedy decoding would give it."""
+        found = []
+        for request in requests:
+            context, answer = self._pair(*request.args)
+            value = log_likelihood(self.model, context, answer, self.likelihood, self.settings.seeds[0])
+            greedy = self.likelihood.greedy and is_greedy(self.model, context, answer, self.likelihood)
+            found.append((value, greedy))
+            self.cache_hook.add_partial("loglikelihood", request.args, found[-1])
+        return found
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        """The estimate in nats for each whole text, behind an end token. Texts longer than the context are an error."""
+        found = []
+        for request in requests:
+            ids = self._ids(str(request.args[0]))
+            found.append(
+                log_likelihood(self.model, [self.model.eos_id], ids, self.likelihood, self.settings.seeds[0])
+            )  # fmt: skip
+        return found
+
+    # --- chat templates -----------------------------------------------------------------------------------------
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What the harness files cached requests under."""
+        return self.model.name.replace("/", "__")
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """The model's template, for the record. Raises UserError for a model without one."""
+        if not chat_template:
+            return ""
+        self.model.encode("a", chat=True)
+        return str(self.model.tokenizer.chat_template)
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """A conversation as the model's template writes it."""
+        return str(
+            self.model.tokenizer.apply_chat_template(
+                chat_history, tokenize=False, add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+        )  # fmt: skip
+
+    # --- data parallel, as accelerate launches it ---------------------------------------------------------------
+
+    def _join(self, device: str | None) -> None:
+        try:
+            from accelerate import Accelerator
+        except ImportError as error:
+            raise UserError(
+                "Several processes need accelerate; install it with: pip install 'dystruct[accelerate]'."
+            ) from error
+        self._parallel = Accelerator(cpu=device == "cpu")
+        self._rank, self._world_size = self._parallel.process_index, self._parallel.num_processes
+
+    def all_gather(self, tensor: Any) -> Any:
+        """A tensor of every process, put together."""
+        return tensor if self._parallel is None else self._parallel.gather(tensor.reshape(-1))
+
+    def gather_object(self, obj: Any, dst: int = 0) -> list[Any] | None:
+        """An object of every process, on process `dst`."""
+        if self._parallel is None:
+            return [obj]
+        import torch.distributed as together
+
+        found: list[Any] | None = [None] * self._world_size if self._rank == dst else None
+        together.gather_object(obj, found, dst=dst)
+        return found
+
+    def barrier(self) -> None:
+        """Wait for the other processes."""
+        if self._parallel is not None:
+            self._parallel.wait_for_everyone()
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _generate(self, prompts: Sequence[str], stop: tuple[str, ...]) -> tuple[list[Generation], float]:
+        """Generations, and seconds a prompt."""
+        import time
+
+        started = time.perf_counter()
+        found = generate(
+            self.model,
+            prompts,
+            self.decoder,
+            max_new_tokens=self.settings.max_new_tokens,
+            budget=self.settings.budget,
+            temperature=self.settings.temperature,
+            stop=stop,
+            seed=self.settings.seeds[0],
+            batch_size=self.settings.batch_size,
+            prefix_cache=self.settings.prefix_cache,
+        )
+        return found, (time.perf_counter() - started) / len(prompts)
+
+    def _stops(self, request: Instance) -> tuple[str, ...]:
+        """A request's stop strings. Raises UserError where its task asks for a temperature that is not ours."""
+        arguments = dict(request.args[1])
+        until = arguments.get("until") or []
+        wanted = float(arguments.get("temperature") or 0.0) if arguments.get("do_sample") else None
+        if wanted is not None and wanted != self.settings.temperature:
+            raise UserError(
+                f"The task {request.task_name} samples at temperature {wanted:g}, this run at "
+                f"{self.settings.temperature:g}; give temperature={wanted:g}, or another task."
+            )
+        return tuple(dict.fromkeys([until] if isinstance(until, str) else until))
+
+    def _pair(self, context: str, answer: str) -> tuple[list[int], list[int]]:
+        """Ids of a context and of what continues it; spaces between them belong to the answer."""
+        if not context:
+            return [self.model.eos_id], self._ids(answer)
+        bare = context.rstrip()
+        together, alone = self._ids(bare + context[len(bare) :] + answer), self._ids(bare)
+        return together[: len(alone)], together[len(alone) :]
+
+    def _ids(self, text: str) -> list[int]:
+        """Ids of a text behind what the model's prompts begin with."""
+        head = self.model.prompt_format.split("{prompt}")[0]
+        return list(self.model.tokenizer(head + text, add_special_tokens=False)["input_ids"])
+
+
+def _batches(members: Sequence[tuple[int, int]], size: int) -> Iterator[Sequence[tuple[int, int]]]:
+    for start in range(0, len(members), size):
+        yield members[start : start + size]

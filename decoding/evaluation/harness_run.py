@@ -1,0 +1,215 @@
+"""`dystruct eval` on tasks of lm-evaluation-harness: its prompts, filters and metrics, our records.
+
+Texts are put on record as they come, so that a run that was killed goes on where it was. When all of them are there,
+the harness scores them; `scores.json` then says which items are right, `harness.json` has the harness's own results,
+and `samples.jsonl`, if asked for, every prompt, answer and score.
+
+An item is right by the first metric of its task under the first of its filters (gsm8k: exact_match of strict-match).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lm_eval import simple_evaluate
+from lm_eval.api.instance import Instance
+from lm_eval.tasks import TaskManager
+
+from ..backbone import Backbone
+from ..errors import UserError
+from ..trace import Generation
+from .environment import environment
+from .figures import figures
+from .harness import DystructLM
+from .harness_code import limited_code
+from .likelihood import LikelihoodSettings
+from .local import Progress, trace_of
+from .run_folder import RunFolder, write_json
+from .settings import RunSettings, prior_of
+from .tasks import FOLDER
+
+CODE = ("humaneval", "mbpp", "tiny_code")  # what the names of tasks that run code begin with
+
+
+@dataclass(frozen=True)
+class HarnessSettings:
+    """What a run through the harness is asked for beside its `RunSettings`.
+
+    data: local JSON lines by task, in place of its data set: a file of test items, or a folder with test.jsonl and what
+    else the task takes, such as train.jsonl for its examples. likelihood: of loglikelihood requests. samples: whether
+    to write samples.jsonl.
+    """
+
+    data: Mapping[str, Path]
+    likelihood: LikelihoodSettings
+    samples: bool = False
+
+
+def run_harness(
+    settings: RunSettings,
+    harness: HarnessSettings,
+    model: Backbone,
+    identity: Mapping[str, Any],
+    folder: Path,
+    report: Callable[[Progress], None] | None = None,
+) -> None:
+    """Run tasks of the harness, with all that `folder` does not hold yet.
+
+    Raises UserError for tasks that there are not or that cannot be read, for code without execute_code, and for a
+    folder that holds a run of other settings.
+    """
+    if settings.draws > 1 or len(settings.seeds) > 1:
+        raise UserError("Through the harness a run has one seed and one draw; make a run of each.")
+    if settings.split != "test":
+        raise UserError("The harness's tasks choose their split themselves; leave out --split.")
+    if settings.stop:
+        raise UserError("The harness's tasks have stop strings of their own; leave out --stop.")
+    if not settings.execute_code and any(task.startswith(CODE) for task in settings.tasks):
+        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    lm = DystructLM(
+        model, settings.decoder, settings.max_new_tokens, settings.budget, settings.temperature, settings.seeds[0],
+        settings.batch_size, settings.prefix_cache, mc_samples=harness.likelihood.samples,
+        mc_batch_size=harness.likelihood.batch, mc_guidance=harness.likelihood.guidance,
+        check_greedy=harness.likelihood.greedy,
+    )  # fmt: skip
+    with limited_code(execute_code=settings.execute_code):
+        loaded = load_tasks(settings.tasks, harness.data)
+        described = settings.described(
+            identity, lm.decoder, {task.task_name: _items(task, settings) for task in loaded}
+        )
+        described["likelihood"] = asdict(harness.likelihood)
+        described["data"] = {task: str(path) for task, path in harness.data.items()}
+        part = lm.rank if lm.world_size > 1 else None
+        with RunFolder(folder, described, environment(model.device), part=part) as records:
+            _connect(lm, records, settings, sum(task["items"] for task in described["tasks"].values()), report)
+            results = simple_evaluate(
+                model=lm,
+                tasks=loaded,
+                task_manager=TaskManager(include_defaults=False),
+                num_fewshot=settings.shots,
+                limit=settings.limit,
+                apply_chat_template=settings.chat,
+                fewshot_as_multiturn=settings.chat,
+                bootstrap_iters=0,
+                confirm_run_unsafe_code=settings.execute_code,
+                random_seed=settings.seeds[0],
+                numpy_random_seed=settings.seeds[0],
+                torch_random_seed=settings.seeds[0],
+                fewshot_random_seed=settings.seeds[0],
+            )
+    if results is not None:
+        _write(results, folder, harness)
+
+
+def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
+    """The harness's tasks of these names (groups give all of theirs), our three embedded ones among them.
+
+    data: local files in place of data sets. Raises UserError for a name that there is not and data that cannot be read.
+    """
+    for name in data:
+        if name not in names:
+            raise UserError(f"There is data for {name}, which is none of the tasks; name it under --tasks.")
+    manager = TaskManager(include_path=str(FOLDER))
+    found: dict[str, Any] = {}
+    for name in names:
+        if name not in manager.all_tasks:
+            raise UserError(f"lm-evaluation-harness has no task {name!r}; `lm_eval ls tasks` lists them.")
+        try:
+            found |= manager.load([_with_data(name, data[name]) if name in data else name])["tasks"]
+        except (OSError, ValueError, ConnectionError, ImportError) as error:
+            first = (str(error).strip().split("\n") or [""])[0][:300].rstrip(".")
+            raise UserError(
+                f"The task {name} cannot be loaded ({type(error).__name__}: {first}); check the connection to its data "
+                f"set, or give a local file with --data {name}=FILE."
+            ) from error
+    return list(found.values())
+
+
+def _with_data(name: str, path: Path) -> dict[str, Any]:
+    """A task with local files: one for its test split, or a folder of files named by their splits."""
+    if path.is_dir():
+        files = {file.name.partition(".")[0]: str(file) for file in sorted(path.iterdir()) if ".json" in file.name}
+    else:
+        files = {"test": str(path)} if path.is_file() else {}
+    if "test" not in files:
+        raise UserError(f"There is no data for {name} at {str(path)!r}; give a file, or a folder with a test.jsonl.")
+    changed = {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
+    return {"group": "local", "task": [{"task": name, **changed}]}  # a group's members may be changed, tasks may not
+
+
+def _items(task: Any, settings: RunSettings) -> dict[str, Any]:
+    """How many items of a task a run takes, and a hash of them."""
+    docs = list(task.eval_docs)[: settings.limit]
+    lines = "\n".join(json.dumps(doc, sort_keys=True, default=str) for doc in docs)
+    return {"items": len(docs), "digest": hashlib.sha256(lines.encode()).hexdigest()[:16]}
+
+
+def _connect(
+    lm: DystructLM, records: RunFolder, settings: RunSettings, count: int, report: Callable[[Progress], None] | None
+) -> None:
+    """Let the model put its texts on record, and take from there what it has decoded already."""
+    from .run_folder import read_items
+
+    seed = settings.seeds[0]
+    texts = {(line["task"], line["item"], line["draw"]): line for line in read_items(records.folder)}
+    before, started = len(records.done), time.monotonic()
+    progress = Progress(before, count, None, None)
+    if report is not None:
+        report(progress)
+
+    def known(request: Instance, repeat: int) -> str | None:
+        line = texts.get((request.task_name, request.doc_id, repeat))
+        if line is not None and line["prompt"] != _hash(request):
+            raise UserError(
+                f"Item {request.doc_id} of {request.task_name} has another prompt than before; name another folder."
+            )
+        return None if line is None else line["text"]
+
+    def sink(request: Instance, repeat: int, generation: Generation, seconds: float) -> None:
+        if (request.task_name, request.doc_id, seed, repeat) in records.done:
+            return  # the harness pads the parts of a parallel run with items that it has
+        record = {
+            "task": request.task_name, "item": request.doc_id, "seed": seed, "draw": repeat, "kind": "",
+            "prompt": _hash(request), "correct": None, "reason": "", "value": None, "text": generation.text,
+            **vars(figures(generation, seconds, prior_of(lm.decoder))),
+        }  # fmt: skip
+        records.add(record, trace_of(generation) if settings.traces else None)
+        done = len(records.done)
+        if report is not None:
+            rate = (time.monotonic() - started) / (done - before)
+            report(Progress(done, count, None, rate * max(count - done, 0)))
+
+    lm.known, lm.sink = known, sink
+
+
+def _hash(request: Instance) -> str:
+    return hashlib.sha256(str(request.args[0]).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _write(results: Mapping[str, Any], folder: Path, harness: HarnessSettings) -> None:
+    """scores.json, harness.json and samples.jsonl."""
+    scores: dict[str, dict[str, Any]] = {}
+    lines = []
+    for task, samples in results["samples"].items():
+        first = samples[0]["filter"] if samples else None
+        for sample in samples:
+            if sample["filter"] == first:
+                metric = sample["metrics"][0]
+                shown = sample["filtered_resps"][0]
+                scores.setdefault(task, {})[str(sample["doc_id"])] = {
+                    "correct": bool(sample[metric]),
+                    "value": shown if isinstance(shown, str) else json.dumps(shown, default=str),
+                    "metrics": {name: sample[name] for name in sample["metrics"]},
+                }
+            lines.append(json.dumps({"task": task, **sample}, default=str))
+    if harness.samples:
+        (folder / "samples.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    told = {name: results[name] for name in ("results", "groups", "n-shot", "versions", "n-samples") if name in results}
+    write_json(folder / "harness.json", json.loads(json.dumps(told, default=str)))
+    write_json(folder / "scores.json", json.loads(json.dumps(scores, default=str)))

@@ -1,0 +1,148 @@
+"""The embedded domains, item by item: decode, score, put on record; what is on record already is left out.
+
+Items go in batches of one seed and one draw; all seeds and draws of a batch's items come before the next items, so
+that a run that is stopped early has whole items to compare.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..backbone import Backbone
+from ..errors import UserError
+from ..generation import generate
+from ..tiny.problem import Problem
+from ..trace import FORMAT, Generation
+from . import tasks
+from .draws import with_draw
+from .environment import environment
+from .figures import figures
+from .run_folder import Key, RunFolder, read_items
+from .settings import RunSettings, prior_of
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: items (under each seed and draw) on record, in all, right, and about how many seconds are left.
+
+    correct: None where answers are scored at the end only. seconds_left: None until a batch of this attempt is done.
+    """
+
+    done: int
+    count: int
+    correct: int | None
+    seconds_left: float | None
+
+
+def run_local(
+    settings: RunSettings,
+    model: Backbone,
+    identity: Mapping[str, Any],
+    folder: Path,
+    report: Callable[[Progress], None] | None = None,
+) -> None:
+    """Decode and score every item of the embedded tasks that `folder` does not hold yet.
+
+    identity: the model's (see `settings.identity`). report: called at the beginning and after every batch. Raises
+    UserError for tasks, limits and decoders that there are not, for code without execute_code, and for a folder that
+    holds a run of other settings.
+    """
+    if settings.shots is not None:
+        raise UserError("The embedded tasks take no examples; leave out --shots.")
+    decoder = settings.with_decoder()
+    with_draw(decoder, settings.draws - 1)
+    problems = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
+    if any(map(tasks.needs_execution, problems)) and not settings.execute_code:
+        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    told = {task: {"items": len(asked), "digest": tasks.digest(asked)} for task, asked in problems.items()}
+    described = settings.described(identity, decoder, told)
+    with RunFolder(folder, described, environment(model.device)) as records:
+        every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
+        before, correct = len(records.done), _correct(folder)
+        started = time.monotonic()
+        _report(report, Progress(before, every, correct, None))
+        for batch in _batches(settings, problems):
+            left = records.left(batch)
+            if not left:
+                continue
+            correct += _decode(settings, model, decoder, problems[left[0][0]], left, records)
+            done = len(records.done)
+            rate = (time.monotonic() - started) / (done - before)
+            _report(report, Progress(done, every, correct, rate * (every - done)))
+
+
+def _batches(settings: RunSettings, problems: Mapping[str, list[Problem]]) -> Iterator[list[Key]]:
+    for task, asked in problems.items():
+        for start in range(0, len(asked), settings.batch_size):
+            numbers = range(start, min(start + settings.batch_size, len(asked)))
+            for seed in settings.seeds:
+                for draw in range(settings.draws):
+                    yield [(task, number, seed, draw) for number in numbers]
+
+
+def _decode(
+    settings: RunSettings, model: Backbone, decoder: Any, asked: list[Problem], keys: list[Key], records: RunFolder
+) -> int:
+    """Decode the items of these keys, which differ in the item only, score and record them; how many are right."""
+    _, _, seed, draw = keys[0]
+    started = time.perf_counter()
+    found = generate(
+        model,
+        [asked[item].question for _, item, _, _ in keys],
+        with_draw(decoder, draw),
+        max_new_tokens=settings.max_new_tokens,
+        budget=settings.budget,
+        temperature=settings.temperature,
+        stop=settings.stop,
+        seed=seed,
+        batch_size=settings.batch_size,
+        chat=settings.chat,
+        prefix_cache=settings.prefix_cache,
+    )
+    seconds = (time.perf_counter() - started) / len(keys)
+    correct = 0
+    for key, generation in zip(keys, found, strict=True):
+        problem = asked[key[1]]
+        score = tasks.score(problem, generation.text, execute_code=settings.execute_code)
+        correct += score.correct
+        record = {
+            **dict(zip(("task", "item", "seed", "draw"), key, strict=True)),
+            "kind": problem.kind,
+            "correct": score.correct,
+            "reason": score.reason,
+            "value": tasks.value_of(problem, generation.text),
+            "text": generation.text,
+            **vars(figures(generation, seconds, prior_of(decoder))),
+        }
+        records.add(record, trace_of(generation) if settings.traces else None)
+    return correct
+
+
+def trace_of(generation: Generation) -> dict[str, Any]:
+    """A generation as plain data, in the form of its own file."""
+    return {"format": FORMAT, **asdict(generation)}
+
+
+def write_samples(settings: RunSettings, folder: Path) -> None:
+    """Write samples.jsonl: each item's prompt, target, text, value and score."""
+    asked = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
+    kept = ("task", "item", "seed", "draw", "kind", "text", "value", "correct", "reason")
+    with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
+        for line in read_items(folder):
+            problem = asked[line["task"]][line["item"]]
+            sample = {**{name: line[name] for name in kept}, "prompt": problem.question, "target": problem.target}
+            file.write(json.dumps(sample, ensure_ascii=False) + "\n")
+
+
+def _correct(folder: Path) -> int:
+    return sum(bool(line["correct"]) for line in read_items(folder))
+
+
+def _report(report: Callable[[Progress], None] | None, progress: Progress) -> None:
+    if report is not None:
+        report(progress)

@@ -1,0 +1,103 @@
+"""`dystruct tables`: finds runs, makes every table and plot that they are enough for, and writes them to a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from dystruct.inference.plots import plot_accuracy
+
+from ..errors import UserError
+from .pools import pooled
+from .structures import structure_tables
+from .summary import RunSummary, load_summary, scored_items
+from .table import Table, contents
+from .tables import all_tables, comparable, ordered
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """The results among the paths and in all folders below them. Raises UserError for a path that holds none."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted({file.parent for name in ("run.json", "summary.json") for file in path.rglob(name)})
+        else:
+            inside = [path] if path.exists() else []
+        if not inside:
+            raise UserError(
+                f"There is no result of `dystruct eval` at {str(path)!r}; name a run's folder, or one above."
+            )
+        found += inside
+    return list(dict.fromkeys(found))
+
+
+def report(paths: Sequence[Path], out: Path) -> list[Path]:
+    """Make all tables from the results at `paths` and write them to `out`; the files written.
+
+    Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md; of each task accuracy against passes, drawn.
+    """
+    places = find_runs(paths)
+    runs = [load_summary(place) for place in places]
+    tables = [*all_tables(runs), *_structures(places, runs)]
+    out.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        table.save(out)
+    missing = [run.label for run in runs if not run.complete]
+    note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
+    (out / "tables.md").write_text("# Results\n\n" + contents(tables) + note, encoding="utf-8")
+    written = [out / "tables.md", *(out / f"{t.name}.{ending}" for t in tables for ending in ("md", "tex", "csv"))]
+    for task in dict.fromkeys(task for run in runs for task in pooled(run)):
+        figure = accuracy_plot(runs, task)
+        if figure is not None:
+            written.append(out / f"accuracy-{task}.png")
+            figure.savefig(written[-1], dpi=150)
+    return written
+
+
+def accuracy_plot(runs: Sequence[RunSummary], task: str) -> Figure | None:
+    """Accuracy of a task against forward passes, a point a run, with intervals of two standard errors."""
+    found = [(run, pooled(run).get(task)) for run in ordered(runs)]
+    shown = [(run, summary) for run, summary in found if summary is not None and summary.accuracy is not None]
+    if len(shown) < 2:
+        return None
+    passes, accuracy, bars, names = [], [], [], []
+    for run, summary in shown:
+        value = summary.accuracy
+        assert value is not None
+        passes.append(summary.figures["forward_passes"].value)
+        accuracy.append(value.value)
+        bars.append([max(0.0, value.value - 2 * (value.error or 0)), min(1.0, value.value + 2 * (value.error or 0))])
+        names.append(f"{run.label} ({run.settings['budget']})")
+    figure = Figure(figsize=(9.0, max(3.8, 0.28 * len(names))), layout="constrained")
+    axes = plot_accuracy(passes, accuracy, names, interval=bars, ax=figure.add_subplot())
+    axes.set_title(task)
+    return figure
+
+
+def _structures(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Table]:
+    """The tables of MAP against sampled structures, for every set of runs that differ in their structure rule only."""
+    groups: dict[str, dict[str, tuple[Path, RunSummary]]] = {}
+    for place, run in zip(places, runs, strict=True):
+        rule = run.settings["decoder_settings"].get("structure")
+        if rule in ("map", "consensus", "sample") and place.is_dir() and any(place.glob("items*.jsonl")):
+            held = groups.setdefault(json.dumps(comparable(run, ("structure",)), sort_keys=True), {})
+            if rule not in held or run.settings["draws"] > held[rule][1].settings["draws"]:
+                held[rule] = place, run
+    tables: list[Table] = []
+    for held in groups.values():
+        records: dict[str, Any] = {rule: scored_items(place) for rule, (place, _) in held.items()}
+        settings = next(iter(held.values()))[1].settings
+        for seed in settings["seeds"]:
+            told = f"budget {settings['budget']}, temperature {settings['temperature']:g}, seed {seed}"
+            for table in structure_tables(records, seed, told):
+                before = sum(other.name.split("-")[0] == table.name for other in tables)
+                tables.append(
+                    table
+                    if not before
+                    else Table(f"{table.name}-{before + 1}", table.caption, table.columns, table.rows)
+                )
+    return tables

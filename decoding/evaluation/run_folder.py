@@ -1,0 +1,212 @@
+"""The folder of a run: what was asked (`run.json`), one line an item (`items.jsonl`), its trace (`traces.jsonl`).
+
+A run may be killed at any moment and goes on where it was. An item counts once its line in `items.jsonl` is complete:
+its trace is on disk before the line is written, and the line says where the trace stands. What stands behind the last
+complete line, there and in `traces.jsonl`, is left over from the moment of the kill and is cut off. Only one process
+at a time can hold a folder.
+
+Knows nothing of models, decoders and tasks. Keys of items are tuples of texts and numbers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..errors import UserError
+
+FORMAT = "dystruct-run-1"
+KEY = ("task", "item", "seed", "draw")
+Key = tuple[str, int, int, int]
+
+
+class RunFolder:
+    """A run's folder, held by this process until it is closed.
+
+    settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
+    names the first that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
+    run.json. part: of several processes that share a folder, which one this is; each has files of its own.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], environment: Mapping[str, Any], *, part: int | None = None
+    ) -> None:
+        self.folder = folder
+        self.settings: dict[str, Any] = json.loads(json.dumps(settings))
+        folder.mkdir(parents=True, exist_ok=True)
+        suffix = "" if part is None else f"-{part}"
+        self._items = _open(folder / f"items{suffix}.jsonl")
+        self._traces: BinaryIO | None = None
+        try:
+            fcntl.flock(self._items, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._items.close()
+            raise UserError(f"Another process is writing to {str(folder)!r}; wait for it, or name another.") from error
+        try:
+            self.attempt = self._begin(environment, part or 0)
+            self._traces = _open(folder / f"traces{suffix}.jsonl")
+            own = _recover(self._items)
+            _cut(self._traces, max((sum(line["trace"]) for line in own if line.get("trace")), default=0), folder)
+            self.done: set[Key] = {key_of(line) for line in read_items(folder)}
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, environment: Mapping[str, Any], part: int) -> int:
+        """Write run.json, or compare with the one that is there; the number of this attempt."""
+        path = self.folder / "run.json"
+        if path.exists():
+            content = read_run(self.folder)
+            _compare(content["settings"], self.settings, self.folder)
+        else:
+            content = {"format": FORMAT, "settings": self.settings, "environments": []}
+        if part == 0:
+            content["environments"].append(dict(environment))
+            write_json(path, content)
+        return max(len(content["environments"]) - 1, 0)
+
+    def add(self, record: Mapping[str, Any], trace: Mapping[str, Any] | None = None) -> None:
+        """Put an item on record, for good when this returns; its trace first.
+
+        Raises ValueError for an item that is on record already.
+        """
+        key = key_of(record)
+        if key in self.done:
+            raise ValueError(f"the item {key} is on record already")
+        place = None
+        assert self._traces is not None
+        if trace is not None:
+            line = _line(trace)
+            place = [self._traces.seek(0, os.SEEK_END), len(line)]
+            _append(self._traces, line)
+        _append(self._items, _line({**record, "attempt": self.attempt, "trace": place}))
+        self.done.add(key)
+
+    def left(self, keys: Iterable[Key]) -> list[Key]:
+        """The keys that are not on record yet, in their order."""
+        return [key for key in keys if key not in self.done]
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self._items.close()
+        if self._traces is not None:
+            self._traces.close()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The content of a folder's run.json. Raises UserError if it is none of ours."""
+    path = folder / "run.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
+        if not isinstance(content["settings"], dict) or not isinstance(content["environments"], list):
+            raise ValueError("its settings or environments are missing")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{str(path)!r} is no record of a run ({error}); name the folder of a run.") from error
+    return content
+
+
+def read_items(folder: Path) -> list[dict[str, Any]]:
+    """The complete lines of a folder's items, of all its parts, ordered by key."""
+    found = [line for path in sorted(folder.glob("items*.jsonl")) for line in _complete(path.read_bytes(), path)[0]]
+    return sorted(found, key=key_of)
+
+
+def read_traces(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each item that has a trace, with it. Raises UserError for a trace file that is missing or too short."""
+    for path in sorted(folder.glob("items*.jsonl")):
+        traces = path.with_name(path.name.replace("items", "traces", 1))
+        items = [item for item in _complete(path.read_bytes(), path)[0] if item.get("trace")]
+        if not items:
+            continue
+        try:
+            with traces.open("rb") as file:
+                for item in items:
+                    start, length = item["trace"]
+                    file.seek(start)
+                    yield item, json.loads(file.read(length))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{str(traces)!r} does not hold the traces of {path.name} ({error}); run again.") from error
+
+
+def key_of(record: Mapping[str, Any]) -> Key:
+    """What tells an item's record from all others of its run."""
+    return tuple(record[name] for name in KEY)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
+    for name in [*asked, *(name for name in found if name not in asked)]:
+        if found.get(name) != asked.get(name):
+            raise UserError(
+                f"The run in {str(folder)!r} has {name} {_shown(found.get(name))}, not {_shown(asked.get(name))}; go "
+                f"on with its settings, or name another folder."
+            )
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else text[:119] + "…"
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        # Unbuffered: a line is one write. Not in append mode, which would hide where the file ends.
+        return open(path, "r+b" if path.exists() else "x+b", buffering=0)
+    except OSError as error:
+        raise UserError(f"{str(path)!r} cannot be written ({error.strerror}); name another folder.") from error
+
+
+def _append(file: BinaryIO, line: bytes) -> None:
+    file.seek(0, os.SEEK_END)
+    left = memoryview(line)
+    while left:
+        left = left[file.write(left) :]
+    os.fsync(file.fileno())
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def _recover(file: BinaryIO) -> list[dict[str, Any]]:
+    """The complete lines of a file; what stands behind them is cut off."""
+    file.seek(0)
+    lines, length = _complete(file.read(), Path(str(file.name)))
+    _cut(file, length, Path(str(file.name)).parent)
+    return lines
+
+
+def _complete(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The lines of a file's content that end in a line break, and how many bytes they take."""
+    length = content.rfind(b"\n") + 1
+    try:
+        return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
+    except ValueError as error:
+        raise UserError(f"{str(path)!r} is damaged ({error}); correct the line or name another folder.") from error
+
+
+def _cut(file: BinaryIO, length: int, folder: Path) -> None:
+    there = file.seek(0, os.SEEK_END)
+    if there < length:
+        raise UserError(f"The traces of {str(folder)!r} are not all there; put them back, or name another folder.")
+    if there > length:
+        file.truncate(length)
+        os.fsync(file.fileno())

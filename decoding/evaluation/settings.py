@@ -1,0 +1,173 @@
+"""What a run is asked for: model, decoder, tasks, limits and seeds, checked before anything is decoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dystruct.model import PriorConfig
+
+from ..backbone import Backbone
+from ..calibration_file import fingerprint
+from ..ending import checked_stop
+from ..errors import UserError
+from ..row import Decoder
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Of a run, all that its results depend on but for the model and its tasks' items.
+
+    decoder: NAME or NAME:setting=value,… as for `dystruct compare`; a setting without an option there goes by its name
+    in Python, as in dystruct:prior.max_length=64. name: what tables call it; None: the decoder's text. seeds: each item
+    is decoded under each of them. draws: structures a prompt and seed, that share their token noise (see `draws`).
+    limit: the first so many items of each task; None: all. shots: examples in a prompt, None: as many as a task has by
+    default (harness only). Raises UserError for a value that is none of these.
+    """
+
+    decoder: str = "dystruct"
+    tasks: tuple[str, ...] = ()
+    name: str | None = None
+    split: str = "test"
+    limit: int | None = None
+    seeds: tuple[int, ...] = (0,)
+    draws: int = 1
+    max_new_tokens: int = 256
+    budget: int = 256
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    chat: bool = False
+    batch_size: int = 8
+    prefix_cache: bool = False
+    shots: int | None = None
+    execute_code: bool = False
+    traces: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise UserError("No task is named; give --tasks, such as tiny_maths,tiny_code,tiny_logic.")
+        for what, values in (("task", self.tasks), ("seed", self.seeds)):
+            twice = [value for value in values if values.count(value) > 1]
+            if twice:
+                raise UserError(f"The {what} {twice[0]} is named twice; name it once.")
+        for name in ("draws", "max_new_tokens", "budget", "batch_size"):
+            _check_whole(name, getattr(self, name), 1)
+        for name in ("limit", "shots"):
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name), int(name == "limit"))
+        if not self.seeds:
+            raise UserError("No seed is named; give one, such as 0.")
+        for seed in self.seeds:
+            _check_whole("seed", seed, 0)
+        checked_stop(self.stop)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> RunSettings:
+        """Settings from plain data, such as a sweep's file. Raises UserError for unknown names and wrong types."""
+        known = {field.name: field for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in known:
+                raise UserError(f"A run has no setting {name!r}; it has {', '.join(known)}.")
+            default = known[name].default
+            if isinstance(default, tuple):
+                value = tuple(value) if isinstance(value, list | tuple) else (value,)
+            elif isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+            kind = {"limit": int, "shots": int, "name": str}.get(name, type(default))
+            if not (isinstance(value, kind) and isinstance(value, bool) == (kind is bool)) and value is not None:
+                raise UserError(f"The setting {name} of a run cannot be {value!r}; its default is {default!r}.")
+            values[name] = value
+        return cls(**values)
+
+    @property
+    def label(self) -> str:
+        """What tables call the run."""
+        return self.name or self.decoder
+
+    def with_decoder(self) -> Decoder:
+        """The decoder that the text says. Raises UserError for one that there is not."""
+        return decoder_of(self.decoder)
+
+    def described(
+        self, model: Mapping[str, Any], decoder: Decoder, tasks: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """All that results depend on, as plain data. model: its `identity`. tasks: what tells each task's items."""
+        return {
+            "model": dict(model),
+            **{name: value for name, value in asdict(self).items() if name != "tasks"},
+            "tasks": {task: dict(tasks[task]) for task in tasks},
+            "decoder_settings": {"decoder": type(decoder).__name__, **plain(decoder)},
+        }
+
+
+def decoder_of(text: str) -> Decoder:
+    """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values."""
+    from ..terminal.compare_commands import _decoder as by_options
+
+    name, _, listed = text.partition(":")
+    options, by_name = [], {}
+    for item in filter(None, listed.split(",")):
+        setting, _, value = item.partition("=")
+        if setting in _IN_PYTHON:
+            by_name[setting] = value
+        else:
+            options.append(item)
+    decoder: Any = by_options(f"{name}:{','.join(options)}" if options else name)
+    for setting, value in by_name.items():
+        decoder = _changed(decoder, setting, value)
+    return decoder
+
+
+def identity(model: Backbone, folder: Path | None) -> dict[str, Any]:
+    """What tells a model from others: its name, a fingerprint of its folder, dtype and evidence weights."""
+    return {
+        "name": model.name,
+        "fingerprint": None if folder is None else fingerprint(folder),
+        "dtype": str(getattr(model.network, "dtype", None)),
+        "calibrated": model.calibrated,
+        "weights": plain(model.weights),
+    }
+
+
+def prior_of(decoder: Decoder) -> PriorConfig | None:
+    """The prior over structures of a decoder that has one."""
+    return getattr(decoder, "prior", None)
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """Settings as plain data; none of a decoder that is no dataclass."""
+    return json.loads(json.dumps(asdict(settings), default=_as_list)) if is_dataclass(settings) else {}  # type: ignore[arg-type]
+
+
+# Settings of DyStruct that the command line has no options for.
+_IN_PYTHON = (
+    "prior.min_length", "prior.max_length", "prior.order_temperature", "prior.anchoring", "diagnostic_passes",
+    "min_passes", "max_passes", "weld_passes", "final_instability", "schedule",
+)  # fmt: skip
+
+
+def _changed(decoder: Any, setting: str, text: str) -> Any:
+    """The decoder with a setting changed to what a text says, in the type of its present value."""
+    holder, _, name = setting.rpartition(".")
+    inner: Any = getattr(decoder, holder, None) if holder else decoder
+    if not hasattr(inner, name):
+        raise UserError(f"The decoder {type(decoder).__name__} has no setting {setting}; leave it out.")
+    kind = type(getattr(inner, name))
+    try:
+        inner = replace(inner, **{name: kind(text)})
+    except ValueError as error:
+        raise UserError(f"{setting}={text} is refused ({str(error).rstrip('.')}); correct it.") from error
+    return replace(decoder, **{holder: inner}) if holder else inner
+
+
+def _as_list(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UserError(f"{name} must be a whole number of at least {least}, not {value!r}.")

@@ -1,0 +1,196 @@
+"""MAP against sampled structures: accuracies, votes, agreement, and whether structure uncertainty foretells errors.
+
+Runs of DyStruct that differ in their structure rule only are put side by side: MAP, consensus, and samples of which
+each prompt has several that share its token noise (`draws`). An item's answers agree where their values are equal
+(see `tasks.value_of`); no value agrees with nothing but itself.
+
+Scores of an item, each larger where its structure is less certain: the posterior's entropy a window (nats), and
+1 - P(MAP | O) a window, both on the MAP run, and the share of the sampled answers that differ from the MAP answer.
+What they foretell is that the MAP answer is wrong; the baseline is the negative mean confidence of its tokens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from .statistics import Mean, auroc, likelihood_ratio, mean
+from .table import Cell, Number, Table, percentage
+
+SIZES = (1, 4, 16)
+SCORES = {"entropy": "entropy", "doubt": "1 - P(MAP)", "disagreement": "disagreement"}
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Items:
+    """The records of one task under one seed and one structure rule: by item, one for each draw."""
+
+    draws: dict[int, list[Record]]
+
+    @classmethod
+    def of(cls, records: Sequence[Record], task: str, seed: int) -> Items:
+        """Those of a task and a seed, draws in their order."""
+        draws: dict[int, list[Record]] = {}
+        for record in sorted(records, key=lambda record: (record["item"], record["draw"])):
+            if record["task"] == task and record["seed"] == seed and record["correct"] is not None:
+                draws.setdefault(record["item"], []).append(record)
+        return cls(draws)
+
+
+@dataclass(frozen=True)
+class Accuracies:
+    """Of S draws a prompt: mean of the draws, majority vote, and the share of items that any draw answers right."""
+
+    size: int
+    one: Mean
+    majority: Mean
+    best: Mean
+    agreement: Mean | None
+
+
+def accuracies(samples: Items, size: int) -> Accuracies | None:
+    """What the first `size` draws of each item come to; None where no item has so many."""
+    groups = [draws[:size] for draws in samples.draws.values() if len(draws) >= size]
+    if not groups:
+        return None
+    agreement = [_agreement(group) for group in groups] if size > 1 else []
+    return Accuracies(
+        size=size,
+        one=mean([sum(bool(r["correct"]) for r in group) / size for group in groups]),
+        majority=mean([bool(majority(group)["correct"]) for group in groups]),
+        best=mean([any(r["correct"] for r in group) for group in groups]),
+        agreement=mean(agreement) if agreement else None,
+    )
+
+
+def majority(group: Sequence[Record]) -> Record:
+    """The first record whose value is the most frequent; of equally frequent ones, that of the earliest draw.
+
+    Records without a value do not vote, unless none has one.
+    """
+    votes = Counter(record["value"] for record in group if record["value"] is not None)
+    if not votes:
+        return group[0]
+    most = max(votes.values())
+    return next(record for record in group if votes.get(record["value"]) == most)
+
+
+def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described: str) -> list[Table]:
+    """The tables for runs by structure rule (map, consensus, sample); none without map and sample."""
+    if not {"map", "sample"} <= set(runs):
+        return []
+    tasks = dict.fromkeys(record["task"] for record in runs["map"])
+    rows: list[tuple[Cell, ...]] = []
+    foretold: list[tuple[Cell, ...]] = []
+    for task in tasks:
+        found = {rule: Items.of(records, task, seed) for rule, records in runs.items()}
+        rows += _accuracy_rows(task, found)
+        foretold += _score_rows(task, found)
+    columns = (
+        "task", "S", "items", "MAP", "consensus", "one sample", "majority", "oracle best", "samples agree",
+        "agree with MAP",
+    )  # fmt: skip
+    first = Table(
+        "structures",
+        f"MAP against sampled structures: accuracy in percent ± standard error, S structures a prompt with shared "
+        f"token noise, and percent of equal answers ({described}).",
+        columns,
+        tuple(rows),
+    )
+    second = Table(
+        "uncertainty",
+        "Does structure uncertainty foretell that the MAP answer is wrong? AUROC with DeLong's 95% interval, and the "
+        f"likelihood ratio test of the score beside mean token confidence ({described}).",
+        (
+            "task",
+            "score",
+            "wrong",
+            "right",
+            "AUROC",
+            "low",
+            "high",
+            "a standard deviation beside confidence",
+            "χ²",
+            "df",
+            "p",
+        ),
+        tuple(foretold),
+    )
+    return [first, second] if rows else []
+
+
+def _accuracy_rows(task: str, found: Mapping[str, Items]) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = []
+    single = {rule: _single(found.get(rule)) for rule in ("map", "consensus")}
+    for size in SIZES:
+        sampled = accuracies(found["sample"], size)
+        if sampled is None:
+            continue
+        with_map = [
+            sum(record["value"] == best["value"] for record in draws[:size]) / size
+            for item, draws in found["sample"].draws.items()
+            if len(draws) >= size and (best := _first(found["map"], item)) is not None
+        ]
+        rows.append(
+            (
+                task, size, sampled.one.count, percentage(single["map"]), percentage(single["consensus"]),
+                percentage(sampled.one), percentage(sampled.majority), percentage(sampled.best),
+                percentage(sampled.agreement), percentage(mean(with_map)) if with_map else None,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _score_rows(task: str, found: Mapping[str, Items]) -> list[tuple[Cell, ...]]:
+    """A row for token confidence, one for each score, one for all of them."""
+    known = []
+    for item, draws in found["sample"].draws.items():
+        best = _first(found["map"], item)
+        if best is not None and best["confidence"] is not None and best["map_probability"] is not None:
+            differing = sum(record["value"] != best["value"] for record in draws) / len(draws)
+            known.append(
+                (not best["correct"], -best["confidence"], best["entropy"], 1 - best["map_probability"], differing)
+            )
+    if not known:
+        return []
+    wrong, baseline, *scores = (np.asarray(column, dtype=float) for column in zip(*known, strict=True))
+    rows = [_score_row(task, "token confidence", baseline, wrong, None, None)]
+    for name, score in zip(SCORES.values(), scores, strict=True):
+        rows.append(_score_row(task, name, score, wrong, baseline, score[:, None]))
+    return [*rows, _score_row(task, "all three", None, wrong, baseline, np.stack(scores, axis=1))]
+
+
+def _score_row(task: str, name: str, score: Any, wrong: Any, baseline: Any, further: Any) -> tuple[Cell, ...]:
+    counts = int(wrong.sum()), int((1 - wrong).sum())
+    area = None if score is None else auroc(score, wrong)
+    limits = (
+        (None, None, None) if area is None else tuple(Number(x, digits=3) for x in (area.value, area.low, area.high))
+    )
+    ratio = None if baseline is None else likelihood_ratio(baseline, further, wrong)
+    if ratio is None:
+        return (task, name, *counts, *limits, None, None, None, None)
+    slope = Number(ratio.coefficients[1], digits=2) if ratio.degrees == 1 else None
+    return (
+        task, name, *counts, *limits, slope, Number(ratio.statistic, digits=2), ratio.degrees,
+        Number(ratio.p, digits=4, scientific=True),
+    )  # fmt: skip
+
+
+def _single(items: Items | None) -> Mean | None:
+    return mean([bool(draws[0]["correct"]) for draws in items.draws.values()]) if items and items.draws else None
+
+
+def _first(items: Items, item: int) -> Record | None:
+    return items.draws[item][0] if item in items.draws else None
+
+
+def _agreement(group: Sequence[Record]) -> float:
+    """The share of pairs of answers that are equal."""
+    pairs = list(combinations([record["value"] for record in group], 2))
+    return sum(a == b for a, b in pairs) / len(pairs)

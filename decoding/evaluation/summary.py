@@ -1,0 +1,163 @@
+"""What a run came to, task by task: means with standard errors, which items were right, and the settings.
+
+A summary is made from a run's folder and saved as one small JSON file, from which the tables can be made as well.
+Means are over items: under several seeds or draws an item counts with the mean of its records, so that standard errors
+are not made small by asking the same item twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from .run_folder import read_items, read_run, write_json
+from .statistics import Mean, mean
+
+FORMAT = "dystruct-summary-1"
+FIGURES = (
+    "correct", "useful_tokens", "wasted_tokens", "windows", "blocks", "forward_passes", "seconds", "latency", "empty",
+    "repetition", "confidence", "map_probability", "entropy", "log_probability",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """A task's items under a run's settings.
+
+    expected: the items that the run was asked for; count: those with records. figures: by name, over the items that
+    have it. passes: mean forward passes by kind. kinds: records right and in all by kind of item; stop_reasons:
+    records. right: by "seed/draw", a sign an item: 1 right, 0 wrong, - not on record or not scored.
+    """
+
+    expected: int
+    count: int
+    figures: dict[str, Mean]
+    passes: dict[str, float]
+    kinds: dict[str, tuple[int, int]]
+    stop_reasons: dict[str, int]
+    right: dict[str, str]
+    digest: str = ""
+
+    @property
+    def accuracy(self) -> Mean | None:
+        """Right answers a record, None where none is scored."""
+        return self.figures.get("correct")
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run: its settings, the attempts that it took, and its tasks."""
+
+    settings: dict[str, Any]
+    environments: list[dict[str, Any]]
+    tasks: dict[str, TaskSummary]
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return str(self.settings.get("name") or self.settings["decoder"])
+
+    @property
+    def complete(self) -> bool:
+        """Whether every item that was asked for is on record."""
+        return all(
+            task.count == task.expected and "-" not in "".join(task.right.values()) for task in self.tasks.values()
+        )
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON, whole or not at all."""
+        write_json(path, {"format": FORMAT, **asdict(self)})
+
+
+def load_summary(path: Path) -> RunSummary:
+    """The summary of a run's folder, worked out from its items if they are there, or the one that a file holds.
+
+    Raises UserError for what is neither.
+    """
+    if path.is_dir():
+        if any(path.glob("items*.jsonl")):
+            return summarise(path)
+        path = path / "summary.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT!r}")
+        tasks = {
+            name: TaskSummary(**{
+                **task,
+                "figures": {figure: Mean(**value) for figure, value in task["figures"].items()},
+                "kinds": {kind: tuple(counts) for kind, counts in task["kinds"].items()},
+            })
+            for name, task in content.pop("tasks").items()
+        }  # fmt: skip
+        return RunSummary(tasks=tasks, **content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{str(path)!r} is no result of `dystruct eval` ({error}); name a run's folder.") from error
+
+
+def summarise(folder: Path) -> RunSummary:
+    """The summary of a run's folder. Raises UserError for what is none."""
+    run, records, tasks = read_run(folder), scored_items(folder), {}
+    for task, described in run["settings"]["tasks"].items():
+        found = [record for record in records if record["task"] == task]
+        tasks[task] = summarise_task(found, described.get("items"), run["settings"], described.get("digest", ""))
+    return RunSummary(run["settings"], run["environments"], tasks)
+
+
+def scored_items(folder: Path) -> list[dict[str, Any]]:
+    """A run's records, with what the harness made of them where it scored them (`scores.json`)."""
+    records, path = read_items(folder), folder / "scores.json"
+    if path.exists():
+        scores = json.loads(path.read_text(encoding="utf-8"))
+        for record in records:
+            record |= scores.get(record["task"], {}).get(str(record["item"]), {})
+    return records
+
+
+def summarise_task(
+    records: Sequence[Mapping[str, Any]], expected: int | None, settings: Mapping[str, Any], digest: str = ""
+) -> TaskSummary:
+    """The summary of one task's records. expected: its items, as far as the run knew how many there are."""
+    by_item: dict[int, list[Mapping[str, Any]]] = {}
+    for record in records:
+        by_item.setdefault(record["item"], []).append(record)
+    expected = len(by_item) if expected is None else expected
+    figures = {}
+    for name in FIGURES:
+        values = [_values(group, name) for group in by_item.values()]
+        known = [sum(found) / len(found) for found in values if found]
+        if known:
+            figures[name] = mean(known)
+    kinds: dict[str, tuple[int, int]] = {}
+    for kind, of in sorted(Counter(record["kind"] for record in records).items()):
+        kinds[kind] = (sum(bool(r["correct"]) for r in records if r["kind"] == kind), of)
+    passes = sorted({name for record in records for name in record["passes"]})
+    right = {}
+    for seed in settings["seeds"]:
+        for draw in range(settings["draws"]):
+            held = {r["item"]: r["correct"] for r in records if (r["seed"], r["draw"]) == (seed, draw)}
+            signs = {None: "-", True: "1", False: "0"}
+            right[f"{seed}/{draw}"] = "".join(signs[_truth(held.get(item))] for item in range(expected))
+    return TaskSummary(
+        expected=expected,
+        count=len(by_item),
+        figures=figures,
+        passes={name: sum(r["passes"].get(name, 0) for r in records) / len(records) for name in passes},
+        kinds=kinds,
+        stop_reasons=dict(sorted(Counter(record["stop_reason"] for record in records).items())),
+        right=right,
+        digest=digest,
+    )
+
+
+def _values(group: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [float(record[name]) for record in group if record.get(name) is not None]
+
+
+def _truth(value: Any) -> bool | None:
+    return None if value is None else bool(value)

@@ -1,0 +1,115 @@
+"""The three embedded domains as tasks: items from JSON lines beside this file, an answer's value, and its score.
+
+`items/` holds the first held-out problems of each domain, 500 for test and 300 for validation; the harness's task
+files there read the same lines. Run this file as a module to write them anew after the problems change.
+
+Knows nothing of models and decoders.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from ..errors import UserError
+from ..execution import run_program
+from ..tiny import code, logic, maths
+from ..tiny.problem import Problem
+
+FOLDER = Path(__file__).parent / "items"
+COUNTS = {"test": 500, "validation": 300}
+DOMAINS = {"tiny_maths": "maths", "tiny_code": "code", "tiny_logic": "logic"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """Whether an answer is right; for code, the reason of its outcome (see `execution.Outcome`), else ""."""
+
+    correct: bool
+    reason: str = ""
+
+
+def items(task: str, split: str = "test", limit: int | None = None) -> list[Problem]:
+    """The first `limit` items of a task, all of them for None. Raises UserError for names and numbers out of range."""
+    if task not in DOMAINS:
+        raise UserError(f"There is no embedded task {task!r}; the embedded tasks are {', '.join(DOMAINS)}.")
+    if split not in COUNTS:
+        raise UserError(f"The split of the embedded tasks must be {' or '.join(COUNTS)}, not {split!r}.")
+    found = _read(task, split)
+    if limit is not None and not 1 <= limit <= len(found):
+        raise UserError(f"{task} has 1 to {len(found)} {split} items, not {limit}; correct the limit.")
+    return list(found[:limit])
+
+
+def needs_execution(task: str) -> bool:
+    """Whether scoring runs what the model wrote."""
+    return DOMAINS[task] == "code"
+
+
+def value_of(problem: Problem, text: str) -> str | None:
+    """What a text answers, such that equal answers have equal values; None if it answers nothing.
+
+    Of code, the function's body as a syntax tree shows it, so that layout and comments do not count.
+    """
+    if problem.domain == "maths":
+        found = maths.final_value(text)
+        return None if found is None else f"{float(found):.9g}"
+    if problem.domain == "logic":
+        final = logic.final_answer(text)
+        return " ".join(final.lower().split()) if final else None
+    body = code.body_of(text)
+    if not body.strip():
+        return None
+    try:
+        return ast.unparse(ast.parse(f"def f():\n{body}").body[0])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return body
+
+
+def score(problem: Problem, text: str, *, execute_code: bool) -> Score:
+    """Whether a text answers a problem, by its final value, or for code by running it against its assertions.
+
+    execute_code allows that. Raises UserError for a code problem without it.
+    """
+    if problem.domain == "maths":
+        return Score(maths.is_correct(text, problem.target))
+    if problem.domain == "logic":
+        return Score(logic.is_correct(text, problem.target))
+    if not execute_code:
+        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    outcome = run_program(code.program(problem, text))
+    return Score(outcome.passed, outcome.reason)
+
+
+def digest(problems: list[Problem]) -> str:
+    """A hash of all that is asked and expected."""
+    lines = "\n".join(json.dumps([problem.question, problem.target]) for problem in problems)
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def path_of(task: str, split: str) -> Path:
+    """The file of a task's items."""
+    return FOLDER / f"{task}.{split}.jsonl"
+
+
+@cache
+def _read(task: str, split: str) -> tuple[Problem, ...]:
+    lines = path_of(task, split).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return tuple(Problem(**json.loads(line)) for line in lines)
+
+
+def _write() -> None:
+    from ..tiny.problems import problems
+
+    for task, domain in DOMAINS.items():
+        for split, count in COUNTS.items():
+            lines = [json.dumps(asdict(problem), ensure_ascii=False) for problem in problems(domain, split, count)]
+            path_of(task, split).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write()

@@ -1,0 +1,142 @@
+"""The calibration report as tables for a terminal, as a picture, and in short for the calibration file."""
+
+from __future__ import annotations
+
+import sys
+from io import StringIO
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dystruct.inference.calibration import Calibration, CalibrationReport, Coefficient, Estimate, KindReport
+from dystruct.inference.calibration.picture import plot_calibration
+
+NARROWEST = 110  # characters that the tables take
+
+_KINDS = {"position": "Positions", "gap": "Gaps"}
+
+
+def calibration_tables(report: CalibrationReport) -> RenderableType:
+    """Everything that the report says, positions first."""
+    counts = ", ".join(f"{count} {name}" for name, count in report.problems.items())
+    head = Text(f"{counts} problems · {report.windows} windows · lambda {report.penalty:g} · seed {report.seed}")
+    parts: list[RenderableType] = [head]
+    for kind, found in (("position", report.position), ("gap", report.gap)):
+        title = f"{_KINDS[kind]}: {found.rows}, of which {found.rate:.1%} have target 1"
+        parts += ["", Text(title, style="bold"), Text(found.verdict), _weights(found), _held_out(found)]
+        parts.append(Text(f"Expected calibration error {_interval(found.calibration_error)}"))
+        parts += [_curve(found), *([_transfer(found)] if found.transfer else [])]
+    return Group(*parts)
+
+
+def show_report(report: CalibrationReport) -> None:
+    """Print the tables to standard output."""
+    console = Console(file=sys.stdout, highlight=False)
+    if console.width < NARROWEST:
+        console.width = NARROWEST
+    console.print(calibration_tables(report))
+
+
+def picture(calibration: Calibration) -> str:
+    """`plot_calibration` as an SVG file's text."""
+    written = StringIO()
+    plot_calibration(calibration).savefig(written, format="svg", metadata={"Date": None})
+    return written.getvalue()
+
+
+def provenance(report: CalibrationReport) -> dict[str, Any]:
+    """Where the weights come from and what they are worth, in short."""
+    return {
+        "problems": report.problems,
+        "windows": report.windows,
+        "positions": report.position.rows,
+        "gaps": report.gap.rows,
+        "penalty": report.penalty,
+        "intercept": report.intercept,
+        "seed": report.seed,
+        "held_out": {
+            kind: {
+                "verdict": found.verdict,
+                **{
+                    figure: {name: [e.value, e.low, e.high] for name, e in getattr(found, figure).items()}
+                    for figure in ("log_loss", "auroc")
+                },
+            }
+            for kind, found in (("position", report.position), ("gap", report.gap))
+        },
+    }
+
+
+def _weights(found: KindReport) -> Table:
+    sampled = found.sampler is not None
+    table = _table("Weights", "", "value", "bootstrap 95%", "Laplace 95%", *(["NUTS 95%"] if sampled else []))
+    for name, coefficient in found.coefficients.items():
+        table.add_row(name.replace("_", " "), f"{coefficient.value:.3f}", *_intervals(coefficient))
+    if found.sampler is not None:
+        said = found.sampler
+        table.caption = (
+            f"NUTS: {said.draws} draws, r-hat {said.r_hat:.3f}, ESS {said.effective_sample_size:.0f}, "
+            f"{said.divergences} divergences; its means are within {said.mean_shift:.2f} of Laplace's deviations"
+        )
+    return table
+
+
+def _intervals(coefficient: Coefficient) -> list[str]:
+    known = (coefficient.bootstrap, coefficient.laplace, coefficient.nuts)
+    return [f"{ends[0]:.3f} to {ends[1]:.3f}" for ends in known if ends is not None]
+
+
+def _held_out(found: KindReport) -> Table:
+    table = _table("Held out", "", "log loss, nats", "all minus it", "AUROC", "all minus it")
+    for name, loss in found.log_loss.items():
+        difference, gain = found.log_loss_difference.get(name), found.auroc_difference.get(name)
+        table.add_row(
+            name if name == "all" else f"{name} alone",
+            _interval(loss),
+            "" if difference is None else _interval(difference, "+"),
+            _interval(found.auroc[name]),
+            "" if gain is None else _interval(gain, "+"),
+        )
+    table.add_row("base rate", f"{found.guess:.3f}", "", "", "")
+    return table
+
+
+def _curve(found: KindReport) -> Table:
+    table = _table("Learning curve", "problems", "log loss", "AUROC", "entropy's log loss", "all minus entropy")
+    for point in found.learning_curve:
+        table.add_row(
+            str(point.problems),
+            f"{point.log_loss:.3f}",
+            f"{point.auroc:.3f}",
+            f"{point.entropy_log_loss:.3f}",
+            _interval(point.difference, "+"),
+        )
+    return table
+
+
+def _transfer(found: KindReport) -> Table:
+    table = _table("Across domains", "fitted on", "tested on", "log loss", "AUROC", "entropy's", "all minus entropy")
+    for row in found.transfer:
+        table.add_row(
+            ", ".join(row.fitted_on),
+            row.tested_on,
+            f"{row.log_loss:.3f}",
+            f"{row.auroc:.3f}",
+            f"{row.entropy_log_loss:.3f}, {row.entropy_auroc:.3f}",
+            _interval(row.difference, "+"),
+        )
+    return table
+
+
+def _table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="italic", box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "tested on" else "right", no_wrap=True)
+    return table
+
+
+def _interval(estimate: Estimate, sign: str = "") -> str:
+    return f"{estimate.value:{sign}.3f} ({estimate.low:{sign}.3f} to {estimate.high:{sign}.3f})"

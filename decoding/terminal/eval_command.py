@@ -1,0 +1,197 @@
+"""`dystruct eval`: a decoder on tasks with known answers, item by item on record, to be gone on with after any stop."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from . import eval_options as own
+from . import options
+from .reporting import complain, status
+from .weights_options import ForceWeights, Weights, weights_given
+
+if TYPE_CHECKING:
+    from ..evaluation.local import Progress
+    from ..evaluation.summary import RunSummary
+
+
+def evaluate(
+    folder: own.Folder,
+    tasks: own.Tasks = "",
+    decoder: own.Decoder = "dystruct",
+    name: own.Name = None,
+    model: options.Model = "tiny",
+    chat: options.Chat = False,
+    device: options.Device = None,
+    device_map: options.DeviceMap = None,
+    dtype: options.Dtype = None,
+    revision: options.Revision = None,
+    weights: Weights = None,
+    force_weights: ForceWeights = False,
+    split: own.Split = "test",
+    limit: own.Limit = None,
+    seeds: own.Seeds = "0",
+    draws: own.Draws = 1,
+    max_new_tokens: options.MaxNewTokens = 256,
+    budget: options.Budget = 256,
+    temperature: options.Temperature = 0.0,
+    stop: options.Stop = None,
+    batch_size: options.BatchSize = 8,
+    prefix_cache: options.PrefixCache = False,
+    execute_code: own.ExecuteCode = False,
+    shots: own.Shots = None,
+    data: own.Data = None,
+    mc_samples: own.Likelihood = 128,
+    mc_batch_size: own.LikelihoodBatch = 32,
+    mc_guidance: own.LikelihoodGuidance = 0.0,
+    samples: own.Samples = False,
+    traces: own.Traces = True,
+) -> None:
+    """Run a decoder on tasks, score its answers, and keep every item with its trace in FOLDER."""
+    files = own.named_files(data)
+    more = weights_given([decoder.partition(":")[0]], weights, force_weights)
+    with status("starting"):
+        from ..backbone import model_folder
+        from ..evaluation.likelihood import LikelihoodSettings
+        from ..evaluation.settings import RunSettings, identity
+
+        settings = RunSettings(
+            decoder=decoder,
+            tasks=tuple(filter(None, tasks.split(","))),
+            name=name,
+            split=split,
+            limit=limit,
+            seeds=own.numbers(seeds, "--seeds"),
+            draws=draws,
+            max_new_tokens=max_new_tokens,
+            budget=budget,
+            temperature=temperature,
+            stop=tuple(stop or ()),
+            chat=chat,
+            batch_size=batch_size,
+            prefix_cache=prefix_cache,
+            shots=shots,
+            execute_code=execute_code,
+            traces=traces,
+        )
+        settings.with_decoder()
+        likelihood = LikelihoodSettings(mc_samples, mc_batch_size, mc_guidance)
+        embedded = is_embedded(settings.tasks)
+    if embedded and (files or likelihood != LikelihoodSettings()):
+        raise UserError("--data and the --mc options have no use with the embedded tasks; leave them out.")
+    if not embedded:
+        need_harness()
+    loaded = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)
+    told = identity(loaded, model_folder(model, revision))
+    if embedded:
+        from ..evaluation.local import run_local, write_samples
+
+        run_local(settings, loaded, told, folder, reporter())
+        if samples:
+            write_samples(settings, folder)
+    else:
+        from ..evaluation.harness_run import HarnessSettings, run_harness
+
+        run_harness(settings, HarnessSettings(files, likelihood, samples), loaded, told, folder, reporter())
+    finish(folder)
+
+
+def is_embedded(tasks: tuple[str, ...]) -> bool:
+    """Whether the tasks are embedded ones. Raises UserError where only some are."""
+    from ..evaluation.tasks import DOMAINS
+
+    count = sum(task in DOMAINS for task in tasks)
+    if 0 < count < len(tasks):
+        raise UserError("Embedded tasks and others have runs of their own; name either of them in --tasks.")
+    return count > 0
+
+
+def need_harness() -> None:
+    """Raise UserError without lm-evaluation-harness."""
+    if importlib.util.find_spec("lm_eval") is None:
+        raise UserError("Tasks other than the embedded ones need lm-evaluation-harness: pip install 'dystruct[eval]'.")
+
+
+def reporter(before: str = "") -> Callable[[Progress], None]:
+    """Says on standard error how far a run is, at its beginning and then at most every ten seconds."""
+    last = 0.0
+
+    def report(progress: Progress) -> None:
+        nonlocal last
+        if progress.seconds_left is None:
+            done = "nothing is on record yet" if not progress.done else f"{progress.done} are on record"
+            complain(f"{before}{progress.count} items, {done}, {progress.count - progress.done} to go.")
+        elif time.monotonic() - last > 10 or progress.done == progress.count:
+            last = time.monotonic()
+            complain(
+                f"{before}{progress.done} of {progress.count} done{_right(progress)}, {left(progress.seconds_left)}."
+            )
+
+    return report
+
+
+def finish(folder: Path) -> None:
+    """Write a run's summary and show it."""
+    from ..evaluation.summary import summarise
+
+    summary = summarise(folder)
+    summary.save(folder / "summary.json")
+    show(summary)
+
+
+def show(summary: RunSummary) -> None:
+    """Print a table of a run's tasks."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    from ..evaluation.pools import pooled
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=120)
+    table = RichTable(title=Text(summary.label), title_justify="left")
+    table.add_column("task", style="bold")
+    for heading in (
+        "items",
+        "correct %",
+        "useful tokens",
+        "wasted",
+        "windows",
+        "blocks",
+        "passes",
+        "seconds",
+        "empty %",
+    ):
+        table.add_column(heading, justify="right")
+    for name, task in pooled(summary).items():
+        counts = ("useful_tokens", "wasted_tokens", "windows", "blocks", "forward_passes", "seconds")
+        values = [_shown(task.figures.get(figure), 1, error=False) for figure in counts]
+        right = _shown(task.figures.get("correct"), 100)
+        table.add_row(name, str(task.count), right, *values, _shown(task.figures.get("empty"), 100, error=False))
+    console.print(table)
+
+
+def _shown(mean: Any, scale: float, *, error: bool = True) -> str:
+    if mean is None:
+        return ""
+    behind = f" ± {mean.error * scale:.1f}" if error and mean.error is not None else ""
+    return f"{mean.value * scale:.1f}{behind}"
+
+
+def _right(progress: Progress) -> str:
+    return f", {progress.correct} right" if progress.correct is not None else ""
+
+
+def left(seconds: float) -> str:
+    """How long a time of so many seconds is, for a person."""
+    if seconds < 1:
+        return "nothing left"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"about {seconds / size:.0f} {unit} left"
+    return f"about {seconds:.0f} s left"

@@ -1,0 +1,139 @@
+"""The options of `dystruct eval` that the other commands do not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import UserError
+from .options import named_path
+
+
+def _option(panel: str, name: str, help: str, metavar: str | None = None, **settings: Any) -> Any:
+    return typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, show_default=False, **settings)
+
+
+_WHAT, _HARNESS, _OUTPUT = "What is run", "Tasks of lm-evaluation-harness", "Output"
+
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FOLDER", help="Where the run lives; one that stands there is gone on with.", show_default=False,
+        parser=named_path,
+    ),
+]  # fmt: skip
+Tasks = Annotated[
+    str,
+    _option(
+        _WHAT,
+        "--tasks",
+        "Names with commas between them: the embedded tiny_maths, tiny_code and tiny_logic; or tasks of "
+        "lm-evaluation-harness, such as gsm8k, minerva_math, bbh, humaneval, mbpp.",
+        metavar="NAMES",
+    ),
+]
+Decoder = Annotated[
+    str,
+    _option(
+        _WHAT,
+        "--decoder",
+        "A decoder, with settings after a colon, as in dystruct:structure=sample,passes=share. Default dystruct.",
+        metavar="NAME",
+    ),
+]
+Name = Annotated[str | None, _option(_WHAT, "--name", "What tables call the run. Default: its decoder.", "TEXT")]
+Split = Annotated[
+    str,
+    _option(
+        _WHAT,
+        "--split",
+        "Of the embedded tasks: test, or validation for choosing settings. Default test.",
+        metavar="NAME",
+    ),
+]
+Limit = Annotated[
+    int | None, _option(_WHAT, "--limit", "The first N items of each task. Default: all of them.", min=1, metavar="N")
+]
+Seeds = Annotated[
+    str,
+    _option(_WHAT, "--seeds", "Seeds with commas between them; each item runs under each. Default 0.", metavar="NS"),
+]
+Draws = Annotated[
+    int,
+    _option(
+        _WHAT,
+        "--draws",
+        "With structure=sample: structures a prompt and seed, which share their token noise. Default 1.",
+        min=1,
+        metavar="N",
+    ),
+]
+ExecuteCode = Annotated[
+    bool,
+    _option(
+        _WHAT,
+        "--execute-code",
+        "Score code by running what the model wrote, in a limited subprocess; tasks that ask for code need it.",
+    ),
+]
+Shots = Annotated[
+    int | None,
+    _option(
+        _HARNESS, "--shots", "Examples in a prompt. Default: the task's, as the paper has them.", min=0, metavar="N"
+    ),
+]
+Data = Annotated[
+    list[str] | None,
+    _option(
+        _HARNESS,
+        "--data",
+        "Local JSON lines in place of a task's data set, as TASK=PATH: a file of test items, or a folder with "
+        "test.jsonl and, where examples come from there, train.jsonl. Once for each.",
+        metavar="TASK=PATH",
+    ),
+]
+Likelihood = Annotated[
+    int,
+    _option(
+        _HARNESS,
+        "--mc-samples",
+        "Masked copies that estimate the likelihood of an answer. Default 128.",
+        min=1,
+        metavar="N",
+    ),
+]
+LikelihoodBatch = Annotated[
+    int, _option(_HARNESS, "--mc-batch-size", "Of them in one forward call. Default 32.", min=1, metavar="N")
+]
+LikelihoodGuidance = Annotated[
+    float, _option(_HARNESS, "--mc-guidance", "Guidance scale in the likelihood. Default 0.", min=0.0, metavar="X")
+]
+Samples = Annotated[
+    bool, _option(_OUTPUT, "--samples", "Write samples.jsonl too: every prompt, answer and score as the task saw them.")
+]
+Traces = Annotated[
+    bool, _option(_OUTPUT, "--traces/--no-traces", "Whether to keep each item's trace, some 70 kB. Default on.")
+]
+
+
+def numbers(text: str, option: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them. Raises UserError for anything else."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UserError(f"{option} must be whole numbers with commas between them, not {text!r}.") from error
+
+
+def named_files(given: list[str] | None) -> dict[str, Path]:
+    """TASK=PATH, once for each task, as a dictionary. Raises UserError for anything else."""
+    found: dict[str, Path] = {}
+    for item in given or ():
+        task, sign, path = item.partition("=")
+        if not (task and sign and path):
+            raise UserError(f"--data must be TASK=PATH, not {item!r}.")
+        if task in found:
+            raise UserError(f"--data names {task} twice; name it once.")
+        found[task] = Path(path)
+    return found

@@ -1,0 +1,90 @@
+"""`dystruct sweep`: the runs that a file declares, one after another, each to be gone on with after any stop."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UserError
+from . import options
+from .eval_command import is_embedded, left, need_harness, reporter
+from .eval_options import Folder
+from .options import named_path
+from .reporting import complain, status
+
+if TYPE_CHECKING:
+    from ..evaluation.sweep import PlannedRun
+
+SweepFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="The runs, TOML: [settings] and [[run]].", show_default=False, parser=named_path
+    ),
+]
+Status = Annotated[
+    bool, typer.Option("--status", help="Run nothing: say how far each run is.", show_default=False)
+]  # fmt: skip
+
+
+def sweep(
+    file: SweepFile,
+    folder: Folder,
+    device: options.Device = None,
+    device_map: options.DeviceMap = None,
+    dtype: options.Dtype = None,
+    only_status: Status = False,
+) -> None:
+    """Make the runs that FILE declares, in folders below FOLDER; those that stand there are gone on with."""
+    with status("starting"):
+        from ..evaluation.sweep import read_sweep, state
+
+        planned = read_sweep(file)
+    before = {run.folder: state(run, folder) for run in planned}
+    if only_status:
+        for run in planned:
+            found = before[run.folder]
+            of = "not begun" if found.count is None else f"{found.done} of {found.count}"
+            typer.echo(f"{run.folder}: {'finished' if found.finished else of}")
+        return
+    for run in planned:
+        if not is_embedded(run.settings.tasks):
+            need_harness()
+    waiting = [run for run in planned if not before[run.folder].finished or not _summarised(folder, run)]
+    complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
+    models: dict[str, Any] = {}
+    started = time.monotonic()
+    for number, run in enumerate(waiting, start=1):
+        if run.model not in models:
+            models = {run.model: options.load_model(run.model, device=device, device_map=device_map, dtype=dtype)}
+        try:
+            _run(run, models[run.model], folder, f"run {number} of {len(waiting)}, {run.folder}: ")
+        except UserError as error:
+            raise UserError(f"{run.folder}: {error}") from error
+        a_run = (time.monotonic() - started) / number
+        if number < len(waiting):
+            complain(f"{number} of {len(waiting)} runs done, {left(a_run * (len(waiting) - number))}.")
+
+
+def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
+    from ..backbone import model_folder
+    from ..evaluation.likelihood import LikelihoodSettings
+    from ..evaluation.settings import identity
+    from ..evaluation.summary import summarise
+
+    folder, told = out / run.folder, identity(model, model_folder(run.model))
+    if is_embedded(run.settings.tasks):
+        from ..evaluation.local import run_local
+
+        run_local(run.settings, model, told, folder, reporter(before))
+    else:
+        from ..evaluation.harness_run import HarnessSettings, run_harness
+
+        run_harness(run.settings, HarnessSettings({}, LikelihoodSettings()), model, told, folder, reporter(before))
+    summarise(folder).save(folder / "summary.json")
+
+
+def _summarised(out: Path, run: PlannedRun) -> bool:
+    return (out / run.folder / "summary.json").exists()

@@ -1,0 +1,40 @@
+"""`dystruct tables`: the paper's tables from the results of `dystruct eval`, and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import named_path
+from .reporting import status
+
+Results = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RESULTS...",
+        help="Folders of runs, folders above them, or summary.json files.",
+        show_default=False,
+        parser=named_path,
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        help="The folder for the tables (Markdown, LaTeX, CSV) and plots.",
+        metavar="FOLDER",
+        show_default=False,
+        parser=named_path,
+    ),
+]
+
+
+def tables(results: Results, out: Out) -> None:
+    """Make tables and plots from the results of runs."""
+    with status("reading"):
+        from ..evaluation.report import report
+
+        written = report(results, out)
+    typer.echo(f"wrote {len(written)} files to {out}; {written[0].name} has all tables")

@@ -1,0 +1,128 @@
+"""Rows in a batch: slots are taken at once, and what befalls one row leaves the others alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from dystruct.decoding import AdaBlock, Block, Daedal, DecodingFailed, DyStruct, Fast, Fixed, Pass, UserError, generate
+from dystruct.decoding.canvas import Canvas, Fresh
+from dystruct.model import PriorConfig
+from scripted import EOS, MASK, VOCABULARY, Script, backbone, hashed, uneven_weights
+
+PROMPTS = ["ab", "abcdefgh", "c", "jihg", "bc"]
+SAMPLED = DyStruct(structure="sample", prior=PriorConfig(4, 12))
+
+
+def without_time(generations: Any) -> list[Any]:
+    return [dataclasses.replace(generation, seconds=0.0) for generation in generations]
+
+
+def ending_at_once(*first: int) -> Script:
+    """Prompts that begin with one of these tokens end at once, others never."""
+
+    def script(ids: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        logits = torch.zeros(*ids.shape, VOCABULARY)
+        logits[..., 5] = 1.0
+        for token in first:
+            logits[ids[:, 0] == token, :, EOS] = 9.0
+        return logits
+
+    return script
+
+
+def test_no_slot_waits_for_its_next_prompt() -> None:
+    """Of two slots one decodes 16 passes, the other 4 + 4 + 4 + 16: with no pass in between that is 28 calls."""
+    model = backbone(ending_at_once(2))
+    generations = generate(model, ["b", "a", "a", "a", "b"], Block(4), max_new_tokens=16, batch_size=2)
+    assert [g.forward_passes for g in generations] == [16, 4, 4, 4, 16]
+    assert model.network.batches == [2] * 16 + [1] * 12
+
+
+def test_a_decoder_that_wants_no_pass_keeps_no_slot() -> None:
+    class Never:
+        widest = None
+
+        def decode(self, row: Any) -> Any:
+            return iter(())
+
+    model = backbone(hashed(0))
+    generations = generate(model, PROMPTS, Never(), batch_size=2)
+    assert [g.tokens for g in generations] == [()] * 5 and model.network.batches == []
+
+
+# --- a row that fails -------------------------------------------------------------------------------------------------
+
+
+def spoilt(script: Script, first: int) -> Script:
+    """Logits of rows whose prompt begins with a token are no numbers once half their masks are gone."""
+
+    def spoil(ids: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        logits = script(ids, valid)
+        bad = (ids[:, 0] == first) & (((ids == MASK) & valid.bool()).sum(1) < 4)
+        logits[bad] = math.nan
+        return logits
+
+    return spoil
+
+
+@pytest.mark.parametrize("decoder", [SAMPLED, Block(5), Fast(block_length=5, threshold=0.9), Fixed(block_length=5)])
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_a_row_with_bad_logits_takes_no_other_with_it(decoder: Any, batch_size: int) -> None:
+    settings: dict[str, Any] = {"max_new_tokens": 15, "batch_size": batch_size}
+    script = hashed(2, end_logit=-4.0)
+    wanted = generate(backbone(script, weights=uneven_weights()), PROMPTS, decoder, **settings)
+    model = backbone(spoilt(script, first=4), weights=uneven_weights())
+    with pytest.raises(DecodingFailed, match=r"logits are not finite.*'c'.*weights") as caught:
+        generate(model, PROMPTS, decoder, **settings)
+    error = caught.value
+    assert isinstance(error, UserError) and error.failures.keys() == {2}
+    assert error.generations.keys() == {0, 1, 3, 4}
+    for index, generation in error.generations.items():
+        assert without_time([generation]) == without_time([wanted[index]])
+
+
+def test_of_several_failures_the_first_prompts_is_told() -> None:
+    model = backbone(spoilt(hashed(2, end_logit=-4.0), first=2))
+    with pytest.raises(DecodingFailed, match="'ab'") as caught:
+        generate(model, ["c", "ab", "aj"], Block(5), max_new_tokens=15, batch_size=2)
+    assert caught.value.failures.keys() == {1, 2} and caught.value.generations.keys() == {0}
+
+
+# --- what is allocated ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decoder", [Fast(), Fixed(block_length=4), AdaBlock(), Daedal(initial_length=4)])
+def test_nothing_is_kept_for_figures_that_nobody_reads(decoder: Any) -> None:
+    kept: list[Canvas] = []
+    original = Canvas.__init__
+
+    def make(self: Canvas, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        kept.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Canvas, "__init__", make)
+        generate(backbone(hashed(0)), PROMPTS, decoder, max_new_tokens=8)
+    (canvas,) = kept
+    tensors = {name for name, value in vars(canvas).items() if isinstance(value, torch.Tensor)}
+    assert tensors == {"tokens", "commit_confidence", "columns"}
+    region, fresh = canvas.region([0], [(0, 2)]), Fresh(torch.zeros(2, dtype=torch.long), torch.zeros(2))
+    with pytest.raises(ValueError, match="tentative"):
+        canvas.commit(region, fresh, torch.ones(1, 1), torch.tensor([[True]]))
+
+
+def test_a_diagnostic_pass_that_commits_needs_figures() -> None:
+    class Forgetful:
+        widest = None
+
+        def decode(self, row: Any) -> Any:
+            row.open_window(4)
+            yield Pass("diagnostic", 0, 4, 2)
+
+    with pytest.raises(UserError, match=r"`widest`\.$"):
+        generate(backbone(hashed(0)), ["ab"], Forgetful(), max_new_tokens=4)

@@ -1,0 +1,224 @@
+"""Records of runs: nothing lost and nothing doubled wherever a run is killed, and only ever one run's settings."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dystruct.decoding import Generation, UserError, generate
+from dystruct.decoding.evaluation import local, tasks
+from dystruct.decoding.evaluation.local import Progress, run_local
+from dystruct.decoding.evaluation.run_folder import RunFolder, read_items, read_run, read_traces
+from dystruct.decoding.evaluation.settings import RunSettings
+from dystruct.decoding.tiny.problem import Problem
+from scripted import backbone, hashed
+
+SETTINGS = {"model": "m", "decoder": "d", "limit": 3}
+MODEL = {"name": "scripted"}
+
+
+def record(item: int, seed: int = 0) -> dict[str, Any]:
+    return {"task": "t", "item": item, "seed": seed, "draw": 0, "text": "é\u2028\n" * item}
+
+
+def letters(number: int) -> str:
+    return "".join(chr(ord("a") + (number // 8**place) % 8) for place in range(3))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+    """Items that the scripted model can read, in the place of an embedded task's."""
+    found = [Problem("logic", f"kind {n % 2}", letters(n), "", letters(n + 1)) for n in range(20)]
+    monkeypatch.setattr(tasks, "items", lambda task, split="test", limit=None: found[:limit])
+    return found
+
+
+RUN = RunSettings(
+    decoder="block:block-length=4",
+    tasks=("tiny_logic", "tiny_maths"),
+    seeds=(0, 3),
+    max_new_tokens=8,
+    budget=8,
+    batch_size=2,
+)
+COUNT = 2 * 2 * 20
+
+
+def run(folder: Path, settings: RunSettings = RUN, report: Any = None) -> None:
+    run_local(settings, backbone(hashed(3)), MODEL, folder, report)
+
+
+def test_a_record_comes_back_with_its_trace(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run", SETTINGS, {"python": "3"}) as folder:
+        for item in range(3):
+            folder.add(record(item), {"steps": list(range(item))} if item != 1 else None)
+        with pytest.raises(ValueError, match="already"):
+            folder.add(record(2))
+        assert folder.left([("t", 5, 0, 0), ("t", 2, 0, 0)]) == [("t", 5, 0, 0)]
+    found = read_items(tmp_path / "run")
+    assert [(line["item"], line["text"], line["attempt"]) for line in found] == [
+        (n, "é\u2028\n" * n, 0) for n in range(3)
+    ]
+    assert [(line["item"], trace) for line, trace in read_traces(tmp_path / "run")] == [
+        (0, {"steps": []}), (2, {"steps": [0, 1]}),
+    ]  # fmt: skip
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path, data: st.DataObject) -> None:
+    """Whatever the kill left of the last lines, the complete ones stay with their traces; the rest is done again."""
+    place = tmp_path / "run"
+    for path in place.glob("*"):
+        path.unlink()
+    with RunFolder(place, SETTINGS, {}) as folder:
+        for item in range(3):
+            folder.add(record(item), {"item": item})
+    items, traces = place / "items.jsonl", place / "traces.jsonl"
+    content = items.read_bytes()
+    cut = data.draw(st.integers(0, len(content)))
+    items.write_bytes(content[:cut])
+    whole = content[:cut].count(b"\n")
+    enough = sum(len(json.dumps({"item": n}, separators=(",", ":"))) + 1 for n in range(whole))
+    traces.write_bytes(traces.read_bytes()[: data.draw(st.integers(enough, traces.stat().st_size))])
+    with RunFolder(place, SETTINGS, {}) as folder:
+        assert folder.done == {("t", n, 0, 0) for n in range(whole)}
+        for item in range(whole, 3):
+            folder.add(record(item), {"item": item})
+    assert [(line["item"], trace["item"]) for line, trace in read_traces(place)] == [(n, n) for n in range(3)]
+    assert [line["attempt"] for line in read_items(place)] == [0] * whole + [1] * (3 - whole)
+
+
+def test_other_settings_in_the_same_folder_are_an_error(tmp_path: Path, asked: list[Problem]) -> None:
+    run(tmp_path / "run", RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    for change, name in (
+        ({"budget": 5}, "budget 4, not 5"),
+        ({"decoder": "fast"}, 'decoder "block", not "fast"'),
+        ({"limit": 2}, "limit 1, not 2"),
+        ({"seeds": (1,)}, r"seeds \[0\], not \[1\]"),
+    ):
+        changed = {"tasks": ("tiny_logic",), "decoder": "block", "limit": 1, "max_new_tokens": 4, "budget": 4, **change}
+        with pytest.raises(UserError, match=name):
+            run(tmp_path / "run", RunSettings(**changed))  # type: ignore[arg-type]
+    asked[0] = Problem("logic", "kind 0", "a", "", "b")
+    with pytest.raises(UserError, match="has tasks"):
+        run(tmp_path / "run", RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_folder_is_held_by_one_process(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, SETTINGS, {}), pytest.raises(UserError, match="Another process"):
+        RunFolder(tmp_path, SETTINGS, {})
+    RunFolder(tmp_path, SETTINGS, {}).close()
+
+
+def test_parts_share_a_folder(tmp_path: Path) -> None:
+    """Processes side by side have files of their own; what any of them has done counts for all."""
+    with RunFolder(tmp_path, SETTINGS, {}, part=0) as first, RunFolder(tmp_path, SETTINGS, {}, part=1) as second:
+        first.add(record(0), {"of": 0})
+        second.add(record(1), {"of": 1})
+    with RunFolder(tmp_path, SETTINGS, {}) as folder:
+        assert folder.done == {("t", 0, 0, 0), ("t", 1, 0, 0)}
+    assert [trace["of"] for _, trace in read_traces(tmp_path)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("run.json", "[]", "no record of a run"),
+        ("run.json", '{"format": "x"}', "format is 'x'"),
+        ("items.jsonl", "{\n", "damaged"),
+        ("traces.jsonl", "", "not all there"),
+    ],
+)
+def test_damage_is_told(tmp_path: Path, name: str, content: str, says: str) -> None:
+    with RunFolder(tmp_path, SETTINGS, {}) as folder:
+        folder.add(record(0), {"a": 1})
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=says):
+        RunFolder(tmp_path, SETTINGS, {})
+
+
+def test_a_run_says_how_much_is_left(tmp_path: Path, asked: list[Problem], monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Progress] = []
+
+    def stopping(progress: Progress) -> None:
+        heard.append(progress)
+        if progress.done >= 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, report=stopping)
+    assert [progress.done for progress in heard] == [0, 2, 4, 6, 8, 10]
+    assert heard[0].seconds_left is None and all(p.count == COUNT for p in heard)
+    assert all(p.seconds_left is not None and p.seconds_left > 0 for p in heard[1:])
+    again: list[Progress] = []
+    run(tmp_path, report=again.append)
+    assert (again[0].done, again[-1].done, again[-1].seconds_left) == (10, COUNT, 0)
+    assert again[-1].correct == sum(line["correct"] for line in read_items(tmp_path))
+
+    def never(*arguments: Any, **options: Any) -> list[Generation]:
+        raise AssertionError("all is on record")
+
+    monkeypatch.setattr(local, "generate", never)
+    run(tmp_path)
+
+
+def test_a_run_killed_ten_times_ends_as_one_that_was_not(tmp_path: Path, asked: list[Problem]) -> None:
+    """SIGKILL at random moments; the records and traces are those of an undisturbed run but for times and attempts."""
+    run(tmp_path / "whole")
+    generator, place = random.Random(5), tmp_path / "killed"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of any fork beside threads
+        for kill in range(10):
+            before = _size(place / "items.jsonl")
+            child = multiprocessing.get_context("fork").Process(target=run, args=(place,))
+            child.start()
+            assert child.pid is not None
+            patience = time.monotonic() + 30
+            while kill % 2 and _size(place / "items.jsonl") == before and time.monotonic() < patience:
+                time.sleep(0.001)  # every other one not before it has written something
+            time.sleep(generator.uniform(0.0, 0.01))
+            os.kill(child.pid, signal.SIGKILL)
+            child.join()
+            assert child.exitcode == -signal.SIGKILL, "the run must not be over before it is killed"
+    assert 0 < len(read_items(place)) < COUNT
+    run(place)
+    whole, killed = (read_items(tmp_path / name) for name in ("whole", "killed"))
+    assert len(killed) == COUNT
+    assert [_timeless(line) for line in killed] == [_timeless(line) for line in whole]
+    assert len(read_run(tmp_path / "killed")["environments"]) > 1
+    traces = [trace for _, trace in read_traces(tmp_path / "killed")]
+    assert [_timeless(t) for t in traces] == [_timeless(t) for _, t in read_traces(tmp_path / "whole")]
+    assert len(traces) == COUNT
+
+
+def test_a_recorded_trace_is_the_generation_s(tmp_path: Path, asked: list[Problem]) -> None:
+    small = RunSettings(tasks=("tiny_logic",), decoder="dystruct", limit=1, max_new_tokens=20, budget=20)
+    run(tmp_path / "run", small)
+    [(_, trace)] = list(read_traces(tmp_path / "run"))
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    found = Generation.load(tmp_path / "trace.json")
+    found.check()
+    [made] = generate(backbone(hashed(3)), [asked[0].question], small.with_decoder(), max_new_tokens=20, budget=20)
+    assert (found.text, found.windows) == (made.text, made.windows)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _timeless(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in ("seconds", "latency", "attempt", "trace")}
