@@ -10,9 +10,9 @@
 # `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
 
 # Write a dollar sign as $$.
-export DEMO_PROMPT = Dorothy has 2 times as many Twitter friends as Charlie. Michael has 3 times as many friends on Twitter as Charlie. If Dorothy has 34 friends on Twitter, how many Twitter friends does Michael have?
+export DEMO_PROMPT = Isabella and Olivia are currently 12 years apart in age. If Isabella, who is younger than Olivia, is 19 years old, what's the average of their ages?
 DEMO_OPTIONS = --structure sample --passes share --max-new-tokens 128
-BENCHMARKS = dystruct.inference.bench
+BENCHMARKS = dystruct.inference.bench dystruct.decoding.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
 REFERENCE = dystruct.model dystruct.inference dystruct.inference.arviz_tree dystruct.inference.calibration \
     dystruct.inference.checks dystruct.inference.hyper dystruct.inference.plots dystruct.inference.pyro_exact \

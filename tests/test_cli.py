@@ -134,6 +134,7 @@ def test_every_option_reaches_its_setting(run: Run, calls: list[dict[str, Any]])
         "temperature": 0.5,
         "batch_size": 3,
         "chat": False,
+        "prefix_cache": False,
         "stop": ("x", "\n"),
     }
     assert calls == [{"prompts": ["abc"], "decoder": expected, **settings}]

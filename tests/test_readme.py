@@ -15,12 +15,13 @@ from typer.main import get_command
 from dystruct.decoding.terminal.cli import app
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = ("model", "inference", "decoding", "notebooks")
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.DOTALL | re.MULTILINE)
 
 
 def _documents() -> Iterator[tuple[str, str]]:
     """Each document's name and Markdown; of a notebook, the text between its code."""
-    for file in (ROOT / "README.md", *(f for d in ("model", "inference", "decoding") for f in (ROOT / d).rglob("*.md"))):
+    for file in (ROOT / "README.md", *(f for d in FOLDERS for f in sorted((ROOT / d).rglob("*.md")))):
         yield file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
     for file in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
@@ -80,7 +81,8 @@ def test_commands_are_ones_that_the_program_and_the_makefile_know(document: str)
                 command.make_context(words[1], words[2:])
             except Exception as error:  # typer has its own copy of click's errors
                 # in running text a command stands with the option in question alone
-                assert type(error).__name__ == "MissingParameter", f"{line}: {error}"
+                if type(error).__name__ != "MissingParameter":
+                    raise AssertionError(line) from error
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -22,8 +22,8 @@ from dystruct.decoding.study.comparisons import compared
 from dystruct.decoding.study.evidence import diagnostic_passes, gap_divergences, gap_targets, joint_commits
 from dystruct.decoding.study.instability import carried_instability, length_payoff
 from dystruct.decoding.study.measured import Measured
-from dystruct.decoding.study.partitions import Evidence, _density, block_distribution, learn, orders
-from dystruct.decoding.study.proposals import read_proposal
+from dystruct.decoding.study.partitions import Evidence, Learned, _density, block_distribution, learn, orders
+from dystruct.decoding.study.proposals import proposal, read_proposal
 from dystruct.decoding.study.records import FORMAT
 from dystruct.decoding.study.tables import BEGIN, END, with_tables
 from dystruct.inference.hyper import RecordedWindows
@@ -323,27 +323,42 @@ def test_a_report_brings_results_and_tables_up_to_date(tmp_path: Path, monkeypat
     for name, fewer in (("CONCENTRATIONS", (1.5,)), ("SHARPNESS", (1.0,)), ("LEARNABLE", (1.0, 2.0))):
         monkeypatch.setattr(report, name, fewer)
     monkeypatch.setattr(report, "EVIDENCE_TARGETS", ("errors differ",))
-    write(tmp_path / "w", "windows", records(24), windows=2)
+    write(tmp_path / "w", "windows", records(12), windows=2)
     free = [decoded(variant, "maths", n, n % 2) for variant in ("base", "K=2") for n in range(4)]
     write(tmp_path / "f", "free", free, passes_per_token=0.5, chosen=None)
     results, document = tmp_path / "results.json", tmp_path / "doc.md"
     document.write_text(f"Before.\n{BEGIN}\nstale\n{END}\nBehind.\n")
     common = ["report", str(results), "--tables", str(document)]
-    run = CliRunner().invoke(app, [*common, "--free", str(tmp_path / "f")])
+    write(tmp_path / "g", "free", free[:2], passes_per_token=0.25, chosen=None)
+    more = [decoded("base", "logic", 0, 1)]  # another part of the same measurement
+    write(tmp_path / "h", "free", more, passes_per_token=0.5, chosen=None)
+    run = CliRunner().invoke(app, [*common, *(f"--free={tmp_path / name}" for name in "fgh")])
     assert run.exit_code == 0, run.output
-    assert set(json.loads(results.read_text())) == {"free"}
+    rows = json.loads(results.read_text())["free"]
+    assert set(rows) == {"0.5 passes a token", "0.25 passes a token"}
+    assert rows["0.5 passes a token"]["rows"][0]["problems"] == 5
     run = CliRunner().invoke(app, [*common, "--windows", str(tmp_path / "w"), "--proposals", str(tmp_path / "p")])
     assert run.exit_code == 0, run.output
     found = json.loads(results.read_text())
-    assert set(found) == {"free", "windows"} and found["windows"]["problems"] == {"logic": 8, "maths": 16}
+    assert set(found) == {"free", "windows"} and found["windows"]["problems"] == {"logic": 4, "maths": 8}
     text = document.read_text()
     assert text.startswith(f"Before.\n{BEGIN}\n") and text.endswith(f"{END}\nBehind.\n") and "stale" not in text
-    assert "| K=2 | 4 | 0.500" in text and "24" not in text.split("R3")[0].split(BEGIN)[0]
+    assert "| K=2 | 4 | 0.500" in text
     assert with_tables(text, found) == text
     chosen = read_proposal(tmp_path / "p" / "errors-differ-ratio.json")
     assert chosen.concentration > 0 and chosen.weights.gap.shape == (4,)
     run = CliRunner().invoke(app, ["report", str(results), "--along", str(tmp_path / "f")])
     assert run.exit_code == 2 and "holds records of 'free'" in run.stderr
+
+
+def test_a_setting_at_a_bound_is_not_proposed(measured: Measured) -> None:
+    bound, inner = Learned(0.01, 16.0, 9.0, at_bound=True), Learned(3.0, 2.0, 1.0, at_bound=False)
+    found = proposal(measured, "errors differ", "odds", (bound, inner))
+    assert (found["concentration"], found["sharpness"], found["learned"]) == (3.0, 2.0, True)
+    given = proposal(measured, "errors differ", "odds", (bound,))
+    assert (given["concentration"], given["sharpness"], given["learned"]) == (1.5, 1.0, False)
+    np.testing.assert_allclose(np.array(found["gap"]), 2 * np.array(given["gap"]))
+    assert found["gap_intercept"] == pytest.approx(2 * given["gap_intercept"])
 
 
 def test_a_document_without_a_place_for_tables_is_left_alone() -> None:

@@ -48,17 +48,17 @@ def test_the_prompt_format_ends_once(tiny: Backbone) -> None:
 @pytest.mark.parametrize("decoder", [Block(8), DyStruct(), DyStruct(structure="sample")])
 def test_a_batch_gives_the_texts_of_one_prompt_at_a_time(tiny: Backbone, decoder: Block | DyStruct) -> None:
     prompts = [problem.question for problem in problems("maths", "test", 4)]
-    together = generate(tiny, prompts, decoder, max_new_tokens=64, batch_size=3)
-    alone = [generate(tiny, [prompt], decoder, max_new_tokens=64)[0] for prompt in prompts]
+    together = generate(tiny, prompts, decoder, max_new_tokens=40, batch_size=3)
+    alone = [generate(tiny, [prompt], decoder, max_new_tokens=40)[0] for prompt in prompts]
     assert [found.tokens for found in together] == [found.tokens for found in alone]
 
 
 def test_its_accuracy_is_counted_from_its_texts(tiny: Backbone) -> None:
-    found = measure_accuracy(tiny, Block(8), count=6, batch_size=3)
-    asked = problems("maths", "test", 6)
-    texts = generate(tiny, [problem.question for problem in asked], Block(8))
+    found = measure_accuracy(tiny, Block(8), count=4, max_new_tokens=100, batch_size=3)
+    asked = problems("maths", "test", 4)
+    texts = generate(tiny, [problem.question for problem in asked], Block(8), max_new_tokens=100)
     assert found.correct == sum(is_right(p, g.text) for g, p in zip(texts, asked, strict=True))
-    assert found.count == 6 and found.interval[0] <= found.accuracy <= found.interval[1]
+    assert found.count == 4 and found.interval[0] <= found.accuracy <= found.interval[1]
     assert found.settings["decoder"] == "Block"
 
 

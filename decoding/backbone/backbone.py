@@ -36,6 +36,7 @@ class Backbone:
     """A loaded model with all that decoding needs to know of it. Made by `load`.
 
     end_ids: every token that ends a text, eos_id among them; a chat model also ends its turn with one of its own.
+    compiled: whether torch.compile makes the forward pass; not that of a prefix cache, whose shapes change too often.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Backbone:
     calibrated: bool
     prompt_format: str = "{prompt}"
     end_ids: frozenset[int] = frozenset()
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "end_ids", frozenset(self.end_ids) | {self.eos_id})
@@ -93,7 +95,8 @@ class Backbone:
             options["position_ids"] = positions
         if cache is not None:
             options[self._cache_argument] = cache.layers
-        output = self.network.base_model(
+        run = self.network.base_model if cache is not None else self._base
+        output = run(
             input_ids=ids, attention_mask=self._mask(valid, ids.shape[1]), use_cache=cache is not None, **options
         )
         return output.last_hidden_state.to(self.device)  # a model spread over devices ends on another one
@@ -110,6 +113,25 @@ class Backbone:
             dtype = self.network.dtype
             mask = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
         return mask.expand(-1, -1, queries, -1)
+
+    @cached_property
+    def _base(self) -> Any:
+        # dynamic: one program for all lengths, where a program for each bucket of lengths would run its padding too
+        return torch.compile(self.network.base_model, dynamic=True) if self.compiled else self.network.base_model
+
+    @torch.inference_mode()
+    def warm_up(self) -> None:
+        """Compile the forward pass, alone and in a batch of uneven rows. Raises UserError where that fails."""
+        try:
+            for rows, length in ((1, 9), (2, 12)):
+                ids = torch.full((rows, length), self.mask_id, device=self.device)
+                self.hidden(ids)
+            self.hidden(ids, torch.arange(length, device=self.device) < torch.tensor([[length], [7]]).to(self.device))
+        except Exception as error:  # of the compiler, of what it calls
+            raise UserError(
+                f"Model {self.name!r} cannot be compiled here ({first_line(error)}); install a C++ compiler, or leave "
+                f"out compiled=True."
+            ) from error
 
     @cached_property
     def _cache_argument(self) -> str:
@@ -129,6 +151,8 @@ class Backbone:
         """Room for the keys and values of slots of so many positions. Raises UserError if the network keeps none."""
         from .prefix import PrefixCache
 
+        if self.compiled:
+            raise UserError("compiled has no use with a prefix cache, whose passes are not compiled; leave one out.")
         if self._attention not in ("sdpa", "eager"):
             raise UserError(
                 f"Model {self.name!r} can keep no keys and values of a prefix: that takes a decoder network with full "

@@ -55,6 +55,7 @@ def load(
     weights: str | Path | None = None,
     force_weights: bool = False,
     neutral: bool = False,
+    compiled: bool = False,
     **options: Any,
 ) -> Backbone:
     """Load the embedded model ("tiny"), a model folder, or a model of the Hugging Face Hub.
@@ -64,8 +65,10 @@ def load(
     default float32 on the CPU, else the checkpoint's. revision: a branch, tag or commit of the Hub. device_map:
     instead of a device, how accelerate spreads the model over several ("auto", or a dictionary). weights: a
     calibration file, in place of the one in the model's folder; force_weights: take it though it was fitted on another
-    model; neutral: take neutral evidence weights whatever the folder holds. options: further arguments of transformers'
-    `from_pretrained`, such as quantization_config.
+    model; neutral: take neutral evidence weights whatever the folder holds. compiled: let torch.compile make the
+    forward pass, which takes a while at first and pays in long runs. options: further arguments of transformers'
+    `from_pretrained`, such as quantization_config, or distributed_config, which under torchrun gives each process a
+    part of every layer: DistributedConfig(tp_plan="auto").
 
     Raises UserError when the model is not found, is of no such format, has no mask token or is damaged.
     """
@@ -78,7 +81,7 @@ def load(
     options |= {"dtype": _checked_dtype(dtype) or ("auto" if stored else torch.float32)}
     if device_map is not None:
         options["device_map"] = _checked_map(device_map)
-    elif device.type != "cpu" and _accelerate():
+    elif device.type != "cpu" and _accelerate() and "distributed_config" not in options:
         options["device_map"] = {"": device}  # each tensor goes there as it is read
     source = _find(name_or_path, revision)
     content = _read_config(source)
@@ -88,7 +91,7 @@ def load(
         mask_id = _special_id(content, tokenizer, "mask", source.name)
         eos_id = _special_id(content, tokenizer, "eos", source.name)
         network = _network(source, found, options)
-        if "device_map" not in options and not _quantized(network):
+        if not {"device_map", "distributed_config"} & options.keys() and not _quantized(network):
             network.to(device)
         network.eval()
         _check_vocabulary(tokenizer, network, source)
@@ -99,7 +102,7 @@ def load(
     evidence, calibrated = (
         (EvidenceWeights.neutral(), False) if neutral else read_calibration(weights, source.folder, force=force_weights)
     )
-    return Backbone(
+    model = Backbone(
         name=source.name,
         network=network,
         tokenizer=tokenizer,
@@ -111,7 +114,11 @@ def load(
         calibrated=calibrated,
         prompt_format=_prompt_format(content, tokenizer, found, source.name),
         end_ids=frozenset(_end_ids(content, tokenizer, found)),
+        compiled=compiled,
     )
+    if compiled:
+        model.warm_up()
+    return model
 
 
 def model_folder(name_or_path: str | Path, revision: str | None = None) -> Path:

@@ -1,1 +1,1 @@
-"""How fast decoding is beside its own forward passes, and beside other programs: `python -m dystruct.decoding.bench`."""
+"""How fast decoding is, beside its own forward passes and other programs: `python -m dystruct.decoding.bench`."""

@@ -1,8 +1,8 @@
 """Beside the programs that were published with the rivals, on the same model (benchmark 3).
 
 They are not part of this repository: `--originals FOLDER` says where they lie, as LLaDA/generate.py,
-Fast-dLLM/llada/generate.py and AdaBlock-dLLM/dream/model/generation_utils.py (which holds Dream's own). Their text is run
-as it is; the model that they are given is the embedded one behind the interface that they ask for.
+Fast-dLLM/llada/generate.py and AdaBlock-dLLM/dream/model/generation_utils.py (which holds Dream's own). Their text is
+run as it is; the model that they are given is the embedded one behind the interface that they ask for.
 
 Shapes: T positions, V tokens.
 """
@@ -30,7 +30,7 @@ from ..generation import generate
 from ..row import Decoder
 from .measure import Clock
 
-LENGTH, BLOCK = 64, 32  # tokens of a response and of a block
+LENGTH, BLOCK = 128, 32  # tokens of a response and of a block: what the originals' own examples take
 USEFUL, CACHED = 1.5, 1.0  # ours over theirs: useful tokens a second, and the same with a prefix cache
 
 

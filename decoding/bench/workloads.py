@@ -12,15 +12,24 @@ from dystruct.model import EvidenceWeights
 
 from ..backbone import Backbone, load
 from ..dystruct import DyStruct
-from ..tiny.problems import problems
 
 # A draw from the posterior, with passes in proportion to length and instability: all parts of the method have work.
 DECODER = DyStruct(structure="sample", passes="share")
 
 
 def embedded() -> tuple[Backbone, list[str]]:
-    """The embedded model and held-out questions for it."""
-    return load("tiny"), [problem.question for problem in problems("maths", "test", 64)]
+    """The embedded model and 16 word problems of different lengths for it."""
+    names = ("Mia", "Noah", "Emma", "Liam")
+    more = (
+        "", " Each box holds 6 pens.", " On Monday it rains, so nothing is sold.",
+        " Her brother has 3 times as many as she has, and gives none of them away.",
+    )  # fmt: skip
+    questions = [
+        f"{name} has {7 + 3 * k} pens and buys {2 + k} boxes of 6 pens.{extra} How many pens does {name} have now?"
+        for k, name in enumerate(names)
+        for extra in more
+    ]
+    return load("tiny"), questions
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ def random_model(
             else:
                 weight.fill_(1)
         network.lm_head.weight[0] = 0  # the end token
-        network.model.rotary_emb = type(network.model.rotary_emb)(config=config, device=torch.device(device))
+        network.model.rotary_emb = type(network.model.rotary_emb)(config).to(device)  # its buffers are no weights
     return Backbone(
         name="random", network=network, tokenizer=Numerals(vocabulary), mask_id=1, eos_id=0, shifted=False,
         max_length=length, weights=EvidenceWeights.neutral(), calibrated=True,

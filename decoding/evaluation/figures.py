@@ -86,10 +86,11 @@ def confidences(generation: Generation) -> dict[int, float]:
         start, end = window.opened.start, window.opened.start + window.opened.length
         held[start:end] = [None] * window.opened.length
         for step in window.steps:
-            if step.kind == "diagnostic":
-                continue
-            for commit in step.commits:
-                held[commit.position] = commit.confidence
+            if step.kind == "diagnostic":  # its commits are tentative, its changes of the length are not
+                held[start:] = [None] * (len(held) - start)
+            else:
+                for commit in step.commits:
+                    held[commit.position] = commit.confidence
             for splice in step.spliced:
                 held[splice.position : splice.position + splice.removed] = [None] * splice.inserted
     useful = held[: generation.useful_tokens]

@@ -10,8 +10,9 @@ is decoded are model arguments here, the same for all tasks. A task that asks fo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
@@ -25,8 +26,28 @@ from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from .settings import RunSettings
 
 BATCH_SIZE = 8
-# Called with (request, number of its repeat, text, generation): where results go as they come.
-Sink = Callable[[Instance, int, Generation, float], None]
+
+
+class Records(Protocol):
+    """Where results go as they come, and where those of an earlier attempt are found.
+
+    place: which of a document's requests it is: the repeat of a text, the number of a choice.
+    """
+
+    def expect(self, count: int) -> None:
+        """So many requests are to be answered now, those known among them."""
+
+    def text(self, request: Instance, place: int) -> str | None:
+        """The text on record, None where there is none."""
+
+    def add_text(self, request: Instance, place: int, generation: Generation, seconds: float) -> None:
+        """Put a text on record, which took so many seconds."""
+
+    def likelihood(self, request: Instance, place: int) -> tuple[float, bool] | None:
+        """The log likelihood on record, None where there is none."""
+
+    def add_likelihood(self, request: Instance, place: int, value: float, greedy: bool) -> None:
+        """Put a log likelihood on record."""
 
 
 @register_model("dystruct")
@@ -36,7 +57,8 @@ class DystructLM(LM):
     pretrained: as for `load` ("tiny", a folder, a name on the Hub), or a loaded Backbone. decoder: a decoder's name;
     its settings are further arguments, as in decoder=dystruct,structure=sample,passes=share, or stand behind a colon
     where they come from Python. max_new_tokens, budget, temperature, seed, prefix_cache: as for `generate`.
-    mc_samples, mc_batch_size, mc_guidance, check_greedy: of the likelihood. Raises UserError for arguments that the decoder has no use for.
+    mc_samples, mc_batch_size, mc_guidance, check_greedy: of the likelihood. Raises UserError for arguments that the
+    decoder has no use for.
     """
 
     def __init__(
@@ -86,8 +108,7 @@ class DystructLM(LM):
             device = device if self._parallel is None else str(self._parallel.device)
             self.model = load(pretrained, device=device, dtype=dtype, revision=revision, device_map=device_map)
         self._device = self.model.device
-        self.known: Callable[[Instance, int], str | None] = lambda request, repeat: None
-        self.sink: Sink | None = None
+        self.records: Records | None = None
 
     # --- what the harness asks for ------------------------------------------------------------------------------
 
@@ -96,10 +117,12 @@ class DystructLM(LM):
         texts: dict[int, str] = {}
         groups: dict[tuple[str, ...], list[tuple[int, int]]] = {}
         asked: dict[tuple[Any, ...], int] = {}
+        if self.records is not None:
+            self.records.expect(len(requests))
         for number, request in enumerate(requests):
             place = (request.task_name, request.doc_id, request.idx)
             repeat = asked[place] = asked.get(place, -1) + 1
-            known = self.known(request, repeat)
+            known = None if self.records is None else self.records.text(request, repeat)
             if known is not None:
                 texts[number] = known
             else:
@@ -110,20 +133,26 @@ class DystructLM(LM):
                 found, seconds = self._generate(prompts, stop)
                 for (number, repeat), generation in zip(batch, found, strict=True):
                     texts[number] = generation.text
-                    if self.sink is not None:
-                        self.sink(requests[number], repeat, generation, seconds)
+                    if self.records is not None:
+                        self.records.add_text(requests[number], repeat, generation, seconds)
                     self.cache_hook.add_partial("generate_until", requests[number].args, generation.text)
         return [texts[number] for number in range(len(requests))]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """The estimate in nats for each (context, continuation), and whether greedy decoding would give it."""
         found = []
+        if self.records is not None:
+            self.records.expect(len(requests))
         for request in requests:
-            context, answer = self._pair(*request.args)
-            value = log_likelihood(self.model, context, answer, self.likelihood, self.settings.seeds[0])
-            greedy = self.likelihood.greedy and is_greedy(self.model, context, answer, self.likelihood)
-            found.append((value, greedy))
-            self.cache_hook.add_partial("loglikelihood", request.args, found[-1])
+            known = None if self.records is None else self.records.likelihood(request, request.idx)
+            if known is None:
+                context, answer = self._pair(*request.args)
+                value = log_likelihood(self.model, context, answer, self.likelihood, self.settings.seeds[0])
+                known = value, self.likelihood.greedy and is_greedy(self.model, context, answer, self.likelihood)
+                if self.records is not None:
+                    self.records.add_likelihood(request, request.idx, *known)
+                self.cache_hook.add_partial("loglikelihood", request.args, known)
+            found.append(known)
         return found
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
@@ -194,8 +223,6 @@ class DystructLM(LM):
 
     def _generate(self, prompts: Sequence[str], stop: tuple[str, ...]) -> tuple[list[Generation], float]:
         """Generations, and seconds a prompt."""
-        import time
-
         started = time.perf_counter()
         found = generate(
             self.model,

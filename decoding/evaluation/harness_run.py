@@ -11,25 +11,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from lm_eval import simple_evaluate
-from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
 
 from ..backbone import Backbone
 from ..errors import UserError
-from ..trace import Generation
 from .environment import environment
-from .figures import figures
 from .harness import DystructLM
 from .harness_code import limited_code
+from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
-from .local import Progress, trace_of
+from .local import Progress
 from .run_folder import RunFolder, write_json
 from .settings import RunSettings, prior_of
 from .tasks import FOLDER
@@ -87,7 +85,7 @@ def run_harness(
         described["data"] = {task: str(path) for task, path in harness.data.items()}
         part = lm.rank if lm.world_size > 1 else None
         with RunFolder(folder, described, environment(model.device), part=part) as records:
-            _connect(lm, records, settings, sum(task["items"] for task in described["tasks"].values()), report)
+            lm.records = HarnessRecords(records, settings, prior_of(lm.decoder), report)
             results = simple_evaluate(
                 model=lm,
                 tasks=loaded,
@@ -115,7 +113,7 @@ def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
     for name in data:
         if name not in names:
             raise UserError(f"There is data for {name}, which is none of the tasks; name it under --tasks.")
-    manager = TaskManager(include_path=str(FOLDER))
+    manager = _known_tasks()
     found: dict[str, Any] = {}
     for name in names:
         if name not in manager.all_tasks:
@@ -129,6 +127,12 @@ def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
                 f"set, or give a local file with --data {name}=FILE."
             ) from error
     return list(found.values())
+
+
+@cache
+def _known_tasks() -> TaskManager:
+    """The harness's thousands of task files and ours, looked through once: that takes seconds."""
+    return TaskManager(include_path=str(FOLDER))
 
 
 def _with_data(name: str, path: Path) -> dict[str, Any]:
@@ -148,48 +152,6 @@ def _items(task: Any, settings: RunSettings) -> dict[str, Any]:
     docs = list(task.eval_docs)[: settings.limit]
     lines = "\n".join(json.dumps(doc, sort_keys=True, default=str) for doc in docs)
     return {"items": len(docs), "digest": hashlib.sha256(lines.encode()).hexdigest()[:16]}
-
-
-def _connect(
-    lm: DystructLM, records: RunFolder, settings: RunSettings, count: int, report: Callable[[Progress], None] | None
-) -> None:
-    """Let the model put its texts on record, and take from there what it has decoded already."""
-    from .run_folder import read_items
-
-    seed = settings.seeds[0]
-    texts = {(line["task"], line["item"], line["draw"]): line for line in read_items(records.folder)}
-    before, started = len(records.done), time.monotonic()
-    progress = Progress(before, count, None, None)
-    if report is not None:
-        report(progress)
-
-    def known(request: Instance, repeat: int) -> str | None:
-        line = texts.get((request.task_name, request.doc_id, repeat))
-        if line is not None and line["prompt"] != _hash(request):
-            raise UserError(
-                f"Item {request.doc_id} of {request.task_name} has another prompt than before; name another folder."
-            )
-        return None if line is None else line["text"]
-
-    def sink(request: Instance, repeat: int, generation: Generation, seconds: float) -> None:
-        if (request.task_name, request.doc_id, seed, repeat) in records.done:
-            return  # the harness pads the parts of a parallel run with items that it has
-        record = {
-            "task": request.task_name, "item": request.doc_id, "seed": seed, "draw": repeat, "kind": "",
-            "prompt": _hash(request), "correct": None, "reason": "", "value": None, "text": generation.text,
-            **vars(figures(generation, seconds, prior_of(lm.decoder))),
-        }  # fmt: skip
-        records.add(record, trace_of(generation) if settings.traces else None)
-        done = len(records.done)
-        if report is not None:
-            rate = (time.monotonic() - started) / (done - before)
-            report(Progress(done, count, None, rate * max(count - done, 0)))
-
-    lm.known, lm.sink = known, sink
-
-
-def _hash(request: Instance) -> str:
-    return hashlib.sha256(str(request.args[0]).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _write(results: Mapping[str, Any], folder: Path, harness: HarnessSettings) -> None:

@@ -16,6 +16,7 @@ import warnings
 
 _FENCE = re.compile(r"```[ \t]*(?:python|py)?[ \t]*\r?\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE)
 MOST_LINES = 400  # what stands behind them is cut off
+MOST_PARSES = 2000  # a text of nothing but opening brackets would take a hundred times as many
 
 
 def sanitise(text: str, reference: str) -> str:
@@ -80,10 +81,11 @@ def _longest_module(text: str) -> ast.Module | None:
     """The longest run of lines that parses to at least one statement; None if no line does."""
     lines = text.split("\n")[:MOST_LINES]
     filled = [bool(line.strip()) for line in lines]
-    best, longest = None, 0
+    best, longest, parses = None, 0, 0
     for start in range(len(lines)):
         end = len(lines)
-        while filled[start] and sum(filled[start:end]) > longest:
+        while filled[start] and sum(filled[start:end]) > longest and parses < MOST_PARSES:
+            parses += 1
             module, stuck = _parse("\n".join(lines[start:end]))
             if module is not None:
                 best, longest = module, sum(filled[start:end])

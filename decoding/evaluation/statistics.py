@@ -118,7 +118,7 @@ def likelihood_ratio(baseline: ArrayLike, further: ArrayLike, wrong: ArrayLike) 
     more = np.asarray(further, dtype=float).reshape(len(first), -1)
     bad = np.asarray(wrong, dtype=float)
     scores = np.concatenate((first, more), axis=1)
-    if not len(bad) or bad.min() == bad.max() or (scores.std(axis=0) == 0).any():
+    if not len(bad) or bad.min() == bad.max() or (np.ptp(scores, axis=0) == 0).any():
         return None
     scores = (scores - scores.mean(axis=0)) / scores.std(axis=0)
     small, large = _logistic(scores[:, :1], bad), _logistic(scores, bad)
@@ -140,6 +140,6 @@ def _logistic(scores: NDArray[np.float64], bad: NDArray[np.float64]) -> tuple[ND
         return value, design.T @ (1 / (1 + np.exp(-np.clip(logits, -700, 700))) - bad)
 
     found = minimize(loss, np.zeros(design.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-8})
-    if np.abs(found.x).max() > 30:  # the scores are standardised: a separated kind sends them to infinity
+    if np.abs(found.x).max() > 15:  # the scores are standardised: a separated kind sends them to infinity
         return None
     return found.x, -float(found.fun)

@@ -2,7 +2,7 @@
 
 Runs of DyStruct that differ in their structure rule only are put side by side: MAP, consensus, and samples of which
 each prompt has several that share its token noise (`draws`). An item's answers agree where their values are equal
-(see `tasks.value_of`); no value agrees with nothing but itself.
+(see `tasks.value_of`), or where both have none.
 
 Scores of an item, each larger where its structure is less certain: the posterior's entropy a window (nats), and
 1 - P(MAP | O) a window, both on the MAP run, and the share of the sampled answers that differ from the MAP answer.

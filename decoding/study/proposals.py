@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,28 @@ from .partitions import Form, Learned, as_ratio
 from .variants import Chosen, sharpened
 
 
-def proposal(measured: Measured, target: str, form: Form, learned: Learned) -> dict[str, Any]:
-    """Weights fitted on all windows, w_b on a gap target and in a form, the learned sharpness in them; and alpha0.
+def proposal(measured: Measured, target: str, form: Form, learned: Sequence[Learned]) -> dict[str, Any]:
+    """Weights fitted on all windows, w_b on a gap target and in a form, a learned sharpness in them; and alpha0.
 
-    What the evidence learned at a bound is no proposal: then alpha0 is the paper's and s = 1.
+    Of the learned settings the first that is not at a bound; else alpha0 is the paper's and s = 1.
     """
-    if learned.at_bound:
-        learned = Learned(PriorConfig().concentration, 1.0, 0.0, at_bound=True)
+    found = next((setting for setting in learned if not setting.at_bound), None)
+    concentration, sharpness = (
+        (PriorConfig().concentration, 1.0) if found is None else (found.concentration, found.sharpness)
+    )
     rows = position_rows(measured.windows, "4")
     position = fit_logistic(rows.features, rows.targets, PENALTY)
     gaps = gap_rows(measured.windows, target, [position] * FOLDS)
     gap = fit_logistic(gaps.features, gaps.targets, PENALTY)
     if form == "ratio":
         gap = as_ratio(gap, gaps.targets)
-    weights = sharpened(evidence_weights(position, gap), learned.sharpness)
+    weights = sharpened(evidence_weights(position, gap), sharpness)
     return {
         "target": target,
         "form": form,
-        "at_bound": learned.at_bound,
-        "concentration": learned.concentration,
-        "sharpness": learned.sharpness,
+        "learned": found is not None,
+        "concentration": concentration,
+        "sharpness": sharpness,
         "position": weights.position.tolist(),
         "position_intercept": weights.position_intercept,
         "gap": weights.gap.tolist(),

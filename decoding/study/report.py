@@ -64,7 +64,7 @@ def windows_results(paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, di
                     (both.concentration, both.sharpness),
                 )
             ]
-            proposals[f"{target} {form}"] = proposal(measured, target, form, both)
+            proposals[f"{target} {form}"] = proposal(measured, target, form, (both, alone))
     return found, proposals
 
 
@@ -79,16 +79,22 @@ def decodings_results(paths: Sequence[Path], study: str) -> tuple[str, dict[str,
 
 
 def merged(
-    path: Path, windows: Sequence[Path], along: Sequence[Path], free: Sequence[Path]
+    target: Path, windows: Sequence[Path], along: Sequence[Path], free: Sequence[Path]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The results in a file, if there is one, with the parts replaced for which records are given; and proposals."""
-    found = read_results(path) if path.exists() else {}
+    """The results in a file, if there is one, with the parts replaced for which records are given; and proposals.
+
+    Decodings with other settings are other parts; records with the same ones are taken together.
+    """
+    found = read_results(target) if target.exists() else {}
     proposals: dict[str, dict[str, Any]] = {}
     if windows:
         found["windows"], proposals = windows_results(windows)
     for study, paths in (("along", along), ("free", free)):
-        if paths:
-            name, results = decodings_results(paths, study)
+        groups: dict[str, list[Path]] = {}
+        for path in paths:
+            groups.setdefault(json.dumps(read_records([path])[0]), []).append(path)
+        for alike in groups.values():
+            name, results = decodings_results(alike, study)
             found.setdefault(study, {})[name] = results
     return found, proposals
 

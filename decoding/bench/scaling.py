@@ -1,0 +1,116 @@
+"""How cost grows with the batch, the prompt, the response and the vocabulary (benchmark 4), on random networks.
+
+The networks have the embedded model's shape. They never end a text, so that every decode is as long as it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from dystruct.inference.bench import Row
+from dystruct.model import PriorConfig
+
+from ..backbone import Backbone
+from ..dystruct import DyStruct
+from ..generation import generate
+from .measure import Clock, Recording, Traffic
+from .workloads import DECODER, random_model, random_prompt
+
+CACHE_GAIN = 3.0  # times as fast with a prefix cache, at a prompt of 512 tokens
+# A window of 48 and passes enough for it, so that prompts are compared over the same passes.
+ONE_WINDOW = DyStruct(structure="none", prior=PriorConfig(48, 48))
+
+
+def _decode_seconds(
+    clock: Clock, model: Backbone, prompts: Sequence[str], tokens: int, *, decoder: DyStruct = DECODER,
+    prefix_cache: bool = False, rounds: int = 1,
+) -> tuple[float, int]:  # fmt: skip
+    """Seconds of a decode, and the forward passes of its rows together."""
+    decode = partial(
+        generate, model, prompts, decoder, max_new_tokens=tokens, budget=1 << 20, batch_size=len(prompts),
+        prefix_cache=prefix_cache,
+    )  # fmt: skip
+    passes = sum(generation.forward_passes for generation in decode())
+    return clock.interleaved({"decode": decode}, rounds)["decode"], passes
+
+
+def batches(clock: Clock, sizes: Sequence[int], tokens: int = 48) -> list[Row]:
+    """Milliseconds a row's pass takes, by batch size; prompts of 32 tokens."""
+    model, rows = random_model(), []
+    for size in sizes:
+        prompts = [random_prompt(model, 32, number) for number in range(size)]
+        seconds, passes = _decode_seconds(clock, model, prompts, tokens)
+        rows.append(Row(f"batch {size}: time of a row's pass", 1e3 * seconds / passes, "ms"))
+    return rows
+
+
+def prompts(clock: Clock, lengths: Sequence[int], rounds: int = 1) -> list[Row]:
+    """A pass behind prompts of several lengths, exact and with a prefix cache, on one window of 48 tokens."""
+    model, rows = random_model(), []
+    for length in lengths:
+        prompt = [random_prompt(model, length)]
+        times = clock.interleaved(
+            {
+                name: partial(
+                    generate, model, prompt, ONE_WINDOW, max_new_tokens=48, prefix_cache=cached, budget=1 << 20
+                )
+                for name, cached in (("exact", False), ("cached", True))
+            },
+            rounds,
+        )
+        gain = times["exact"] / times["cached"]
+        target = CACHE_GAIN if length == 512 else None
+        rows += [
+            Row(f"prompt {length}: a window of 48, exact", times["exact"], "s"),
+            Row("  with a prefix cache, times as fast", gain, "x", target, at_least=True),
+        ]
+    return rows
+
+
+def responses(clock: Clock, lengths: Sequence[int]) -> list[Row]:
+    """Milliseconds a token takes with the prefix cache, by N_max: level where cost is linear in tokens."""
+    model, rows = random_model(), []
+    for length in lengths:
+        seconds, _ = _decode_seconds(clock, model, [random_prompt(model, 32)], length, prefix_cache=True)
+        rows.append(Row(f"N_max {length}: time of a token, prefix cache", 1e3 * seconds / length, "ms"))
+    return rows
+
+
+def vocabularies(clock: Clock, sizes: Sequence[int], rounds: int = 1) -> list[Row]:
+    """What everything but the forward pass and its projection takes, in time and in memory over the vocabulary."""
+    rows = []
+    for size in sizes:
+        model = random_model(vocabulary=size, layers=1)
+        prompt = [random_prompt(model, 16)]
+        decode = partial(generate, prompts=prompt, decoder=ONE_WINDOW, max_new_tokens=48)
+        recording = Recording.of(model)
+        (generation,) = decode(recording)
+        times = clock.interleaved({"decode": partial(decode, model), "bare": recording.replay}, rounds)
+        with Traffic(least=4 * size) as traffic:
+            decode(model)
+        rest = (times["decode"] - times["bare"]) / generation.forward_passes
+        distributions = 48 * size * 4
+        rows += [
+            Row(f"vocabulary {size}: all but the forward, a pass", 1e3 * rest, "ms"),
+            Row("  memory, in windows of distributions", traffic.peak / distributions, "x", 8),
+            Row("  one of which has", distributions / 2**20, "MiB"),
+        ]
+    return rows
+
+
+def scaling(clock: Clock, *, full: bool) -> list[Row]:
+    """Rows of benchmark 4, over the whole ranges if `full`."""
+    if full:
+        return [
+            *batches(clock, (1, 2, 4, 8, 16, 32, 64)),
+            *prompts(clock, (32, 128, 512, 1024, 2048)),
+            *responses(clock, (64, 256, 1024, 4096)),
+            *vocabularies(clock, (1024, 8192, 32768, 131072)),
+        ]
+    return [
+        *batches(clock, (1, 4)),
+        *prompts(clock, (32, 512)),
+        *responses(clock, (64, 256)),
+        *vocabularies(clock, (1024, 32768)),
+    ]

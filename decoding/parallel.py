@@ -1,0 +1,57 @@
+"""Prompts shared out among processes, each with a whole model: data parallelism by accelerate.
+
+    accelerate launch --num_processes 4 script.py
+
+A text depends on neither its batch nor its place, so the results are those of one process. Tensor parallelism needs
+nothing here: transformers gives each process a part of every layer when a model is loaded so (see `load`), and then all
+processes make the same `generate` call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .backbone import Backbone
+from .errors import DecodingFailed, UserError
+from .generation import generate
+from .row import Decoder
+from .trace import Event, Generation
+
+
+def generate_across(
+    model: Backbone,
+    prompts: Sequence[str],
+    decoder: Decoder | None = None,
+    *,
+    observe: Callable[[int, Event], None] | None = None,
+    **settings: Any,
+) -> list[Generation]:
+    """As `generate` with these settings, each process of the launch decoding its share; all of them get all results.
+
+    observe: told in each process of its own share. Raises UserError as `generate` does, in all processes, and without
+    accelerate.
+    """
+    try:
+        from accelerate import PartialState
+        from accelerate.utils import gather_object
+    except ImportError as error:
+        raise UserError(
+            "Decoding across processes needs accelerate; install it with: pip install 'dystruct[accelerate]'."
+        ) from error
+    found: list[tuple[int, Generation | UserError]] = []
+    with PartialState().split_between_processes(list(range(len(prompts)))) as share:
+        tell = None if observe is None else lambda index, event: observe(share[index], event)
+        try:
+            done = generate(model, [prompts[index] for index in share], decoder, observe=tell, **settings)
+            found += zip(share, done, strict=True)
+        except DecodingFailed as error:
+            found += [(share[index], value) for index, value in (error.generations | error.failures).items()]
+        except UserError as error:  # of the settings: every prompt's
+            found += [(index, error) for index in share]
+    everything = dict(gather_object(found))
+    generations = {index: value for index, value in everything.items() if isinstance(value, Generation)}
+    failures = {index: value for index, value in everything.items() if isinstance(value, UserError)}
+    if failures:
+        raise DecodingFailed(generations, failures)
+    return [generations[index] for index in range(len(prompts))]

@@ -1,0 +1,60 @@
+"""Run folders made by hand, for the tests of what is made from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dystruct.decoding.evaluation.run_folder import RunFolder
+from dystruct.decoding.evaluation.settings import RunSettings, decoder_of, plain
+
+MODEL = {"name": "m", "fingerprint": "f", "dtype": "float32", "calibrated": True, "weights": {}}
+FIGURES: dict[str, Any] = {
+    "kind": "k", "reason": "", "text": "t", "useful_tokens": 20, "wasted_tokens": 4, "windows": 2, "blocks": 3,
+    "forward_passes": 30, "passes": {"diagnostic": 8, "resolve": 20, "weld": 2}, "seconds": 0.5, "latency": 2.0,
+    "empty": False, "repetition": 0.0, "stop_reason": "eos", "confidence": 0.9, "map_probability": 0.3, "entropy": 2.0,
+    "log_probability": -1.5,
+}  # fmt: skip
+
+
+def make_run(
+    folder: Path,
+    right: Mapping[str, Sequence[str]],
+    *,
+    decoder: str = "dystruct",
+    figures: Mapping[str, Any] | None = None,
+    each: Mapping[tuple[str, int, int], Mapping[str, Any]] | None = None,
+    **settings: Any,
+) -> Path:
+    """A run's folder. right: by task, a text of signs 0 and 1 for each draw; each: figures by (task, item, draw)."""
+    asked = RunSettings(decoder=decoder, tasks=tuple(right), draws=len(next(iter(right.values()))), **settings)
+    tasks = {task: {"items": len(draws[0]), "digest": task} for task, draws in right.items()}
+    described = asked.described(MODEL, decoder_of(decoder), tasks)
+    with RunFolder(folder, described, {"python": "3"}) as records:
+        for task, draws in right.items():
+            for item in range(len(draws[0])):
+                for draw, signs in enumerate(draws):
+                    correct = signs[item] == "1"
+                    told = {
+                        **FIGURES,
+                        "correct": correct,
+                        "value": "right" if correct else f"wrong {draw}",
+                        **(figures or {}),
+                    }
+                    told |= (each or {}).get((task, item, draw), {})
+                    key = {"task": task, "item": item, "seed": asked.seeds[0], "draw": draw}
+                    records.add({**key, **told})
+    return folder
+
+
+def settings_of(decoder: str) -> dict[str, Any]:
+    """A decoder's settings as its run.json has them."""
+    return json.loads(json.dumps(plain(decoder_of(decoder))))
+
+
+def as_plain(value: Any) -> Any:
+    """A dataclass as plain data, as JSON gives it back."""
+    return json.loads(json.dumps(asdict(value)))

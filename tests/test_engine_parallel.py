@@ -1,0 +1,101 @@
+"""Two processes on the CPU (gloo): the prompts shared out, or every layer in two parts, give what one process gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dystruct.decoding import DecodingFailed, DyStruct, Generation, generate, load
+from dystruct.decoding.parallel import generate_across
+from dystruct.model import PriorConfig
+from random_network import random_backbone
+
+PROMPTS = ["ab", "abcdefgh", "c", "jihg", "abcab"]
+DECODER = DyStruct(structure="sample", prior=PriorConfig(3, 9))
+SETTINGS: dict[str, Any] = {"max_new_tokens": 12, "seed": 3, "temperature": 0.5}
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are forked here"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+
+
+def in_two_processes(work: Callable[[], Any], folder: Path) -> list[Any]:
+    """What `work` returns in each of two processes."""
+    launcher = pytest.importorskip("accelerate").debug_launcher
+
+    def run() -> None:
+        torch.set_num_threads(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (folder / f"{os.getpid()}.pickle").write_bytes(pickle.dumps(work()))
+
+    launcher(run, num_processes=2)
+    return [pickle.loads(file.read_bytes()) for file in folder.glob("*.pickle")]
+
+
+def without_time(generations: list[Generation]) -> list[Generation]:
+    return [dataclasses.replace(generation, seconds=0.0) for generation in generations]
+
+
+def test_prompts_that_are_shared_out_give_the_same_texts_in_their_order(tmp_path: Path) -> None:
+    model = random_backbone(layers=2)
+    seen: list[int] = []
+
+    def work() -> Any:
+        found = generate_across(model, PROMPTS, DECODER, observe=lambda index, event: seen.append(index), **SETTINGS)
+        return found, sorted(set(seen))
+
+    wanted = without_time(generate(model, PROMPTS, DECODER, **SETTINGS))
+    told = in_two_processes(work, tmp_path)
+    assert [without_time(found) for found, _ in told] == [wanted, wanted]
+    assert sorted(shares for _, shares in told) == [[0, 1, 2], [3, 4]], "each decodes its share"
+
+
+def test_what_fails_in_one_process_fails_in_all_and_loses_nothing(tmp_path: Path) -> None:
+    model = random_backbone(layers=1)
+
+    def work() -> Any:
+        if os.environ.get("LOCAL_RANK", "0") == "1" or torch.distributed.is_initialized():
+            pass
+        try:
+            generate_across(model, [*PROMPTS[:3], "  ", "b"], DECODER, **SETTINGS)
+        except DecodingFailed as error:
+            return sorted(error.generations), sorted(error.failures), str(error)
+
+    told = in_two_processes(work, tmp_path)
+    assert told[0] == told[1] and told[0][:2] == ([0, 1, 2], [3, 4]) and "empty" in told[0][2]
+
+
+def test_one_process_needs_no_launch() -> None:
+    pytest.importorskip("accelerate")
+    model = random_backbone(layers=1)
+    found = generate_across(model, PROMPTS[:2], DECODER, **SETTINGS)
+    assert without_time(found) == without_time(generate(model, PROMPTS[:2], DECODER, **SETTINGS))
+
+
+def test_a_model_in_two_parts_is_the_model(tmp_path: Path) -> None:
+    """Each process holds half of every layer, by transformers' own plan."""
+    distributed = pytest.importorskip("transformers.distributed")
+    prompt, settings = ["Tom has 3 apples."], {"max_new_tokens": 8}
+
+    def work() -> Any:
+        torch.distributed.init_process_group("gloo")
+        plan = distributed.DistributedConfig(tp_plan="auto")
+        model = load("tiny", neutral=True, dtype="float32", distributed_config=plan)
+        part = model.network.model.layers[0].self_attn.q_proj.weight.to_local().shape
+        return generate(model, prompt, DECODER, **settings)[0].tokens, tuple(part)
+
+    one = load("tiny", neutral=True)
+    tokens = generate(one, prompt, DECODER, **settings)[0].tokens
+    rows, columns = one.network.model.layers[0].self_attn.q_proj.weight.shape
+    assert in_two_processes(work, tmp_path) == [(tokens, (rows // 2, columns))] * 2

@@ -1,0 +1,260 @@
+"""lm-evaluation-harness with our model class: its own prompts and filters, offline, on items written here."""
+
+# ruff: noqa: E402 - what is tested cannot be imported without the harness
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("lm_eval", reason="lm-evaluation-harness is an extra: pip install 'dystruct[eval]'")
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # the harness and its metrics are not ours to mend
+]
+
+from lm_eval import simple_evaluate
+from lm_eval.api.registry import get_model
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.tasks import TaskManager
+
+from dystruct.decoding import Block, Fast, Generation, UserError, generate, load
+from dystruct.decoding.evaluation import harness
+from dystruct.decoding.evaluation.harness import DystructLM
+from dystruct.decoding.evaluation.harness_run import HarnessSettings, load_tasks, run_harness
+from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
+from dystruct.decoding.evaluation.local import run_local
+from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.settings import RunSettings
+from dystruct.decoding.evaluation.summary import summarise
+from random_network import random_backbone
+from scripted import backbone, hashed
+
+GSM8K = [
+    {"question": "Ann has 3 pens and buys 4. How many has she?", "answer": "3+4=<<3+4=7>>7\n#### 7"},
+    {"question": "A pen costs 2 dollars. What do 1,000 cost?", "answer": "#### 2000"},
+    {"question": "Two and two?", "answer": "#### 4"},
+]
+MATH = [
+    {"problem": "What is $1+2$?", "solution": "It is $\\boxed{3}$.", "level": "1", "type": "Algebra"},
+    {"problem": "Half of one?", "solution": "It is $\\boxed{\\frac{1}{2}}$.", "level": "1", "type": "Algebra"},
+    {"problem": "And twice?", "solution": "It is $\\boxed{6}$.", "level": "1", "type": "Algebra"},
+]
+BBH = [{"input": f"not ( {word} ) is", "target": target} for word, target in (("True", "False"), ("False", "True"))]
+HUMANEVAL = [
+    {
+        "task_id": f"HumanEval/{name}",
+        "prompt": f'from typing import List\n\n\ndef {name}(x: int) -> int:\n    """{doc}"""\n',
+        "canonical_solution": "", "entry_point": name,
+        "test": f"def check(candidate):\n    assert candidate(3) == {value}\n    assert candidate(0) == {least}\n",
+    }
+    for name, doc, value, least in (("double", "Twice x.", 6, 0), ("next_one", "x + 1.", 4, 1), ("stuck", "x.", 3, 0))
+]  # fmt: skip
+MBPP = [
+    {
+        "task_id": number, "text": f"Write a function {name} that {what}.", "code": "", "test_setup_code": "",
+        "test_list": [f"assert {name}({n}) == {value(n)}" for n in (1, 2, 3)], "challenge_test_list": [],
+    }
+    for number, (name, what, value) in enumerate(
+        (("square", "squares", lambda n: n * n), ("minus", "negates", lambda n: -n))
+    )
+]  # fmt: skip
+
+# What the model "says" of a prompt that ends in the key, and whether that is right.
+SAID = {
+    "Ann has 3 pens and buys 4. How many has she?\nAnswer:": (" 3 + 4 = 7.\n#### 7", True),
+    "What do 1,000 cost?\nAnswer:": (" It is $2,000.\n#### 2,000", True),
+    "Two and two?\nAnswer:": (" It is 4, I think, or\n#### 5", False),
+    "What is $1+2$?\n\nSolution:": (" Final Answer: The final answer is $3$. I hope it is correct.", True),
+    "Half of one?\n\nSolution:": (" Final Answer: The final answer is $\\frac12$. I hope it is correct.", True),
+    "And twice?\n\nSolution:": (" It is 6.", False),
+    "Q: not ( True ) is\nA: Let's think step by step.\n": ("not True = False. So the answer is False.", True),
+    "Q: not ( False ) is\nA: Let's think step by step.\n": ("So the answer is not known.", False),
+    '"""Twice x."""\n': ("    return 2 * x", True),
+    '"""x + 1."""\n': ("    return x\n", False),
+    '"""x."""\n': ("    while True:\n        pass\n", False),
+    "assert square(3) == 9\n[BEGIN]\n": (
+        "Here it is:\n```python\ndef square(n):\n    return n * n\nprint(square())\n```",
+        True,
+    ),
+    "assert minus(3) == -3\n[BEGIN]\n": ("def minus(n):\n    return n\n", False),
+}
+TASKS = {
+    "gsm8k": GSM8K, "minerva_math_algebra": MATH, "bbh_cot_fewshot_boolean_expressions": BBH, "humaneval": HUMANEVAL,
+    "mbpp": MBPP,
+}  # fmt: skip
+RUN = RunSettings(
+    decoder="block", tasks=tuple(TASKS), max_new_tokens=4, budget=4, execute_code=True, batch_size=2, traces=False
+)  # fmt: skip
+EXAMPLES = [{"question": f"Count to {n}.", "answer": f"#### {n}"} for n in range(6)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> dict[str, Path]:
+    """The items above as local files."""
+    places = {}
+    for task, items in TASKS.items():
+        folder = tmp_path / "data" / task
+        folder.mkdir(parents=True)
+        for split, found in (("test", items), ("train", EXAMPLES if task == "gsm8k" else items)):
+            (folder / f"{split}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in found))
+        places[task] = folder
+    return places
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Puts `SAID` in the place of a model; what it was asked."""
+    seen: list[dict[str, Any]] = []
+    [blank] = generate(backbone(hashed(3)), ["abc"], Block(4), max_new_tokens=4)
+
+    def saying(model: Any, prompts: Sequence[str], decoder: Any, **options: Any) -> list[Generation]:
+        seen.extend({"prompt": prompt, "decoder": decoder, **options} for prompt in prompts)
+        return [
+            replace(blank, prompt=p, text=next(text for end, (text, _) in SAID.items() if p.endswith(end)))
+            for p in prompts
+        ]
+
+    monkeypatch.setattr(harness, "generate", saying)
+    return seen
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_network_wait() -> None:
+    """The data sets library asks the Hub even for local files, unless it is told not to."""
+    import datasets
+
+    datasets.config.HF_HUB_OFFLINE = True
+
+
+def settings_of(data: dict[str, Path], **more: Any) -> HarnessSettings:
+    return HarnessSettings(data=data, likelihood=LikelihoodSettings(8, 4), **more)
+
+
+def test_the_papers_five_tasks_score_what_they_should(
+    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]]
+) -> None:
+    pytest.importorskip("math_verify", reason="MATH needs lm_eval[math]")
+    model, out = backbone(hashed(3)), tmp_path / "run"
+    run_harness(RUN, settings_of(data, samples=True), model, {"name": "said"}, out)
+    found = summarise(out)
+    right = {task: summary.right["0/0"] for task, summary in found.tasks.items()}
+    signs = iter(str(int(is_right)) for _, is_right in SAID.values())
+    assert right == {task: "".join(next(signs) for _ in items) for task, items in TASKS.items()}
+    assert found.complete
+
+    prompts = {end: [seen for seen in asked if seen["prompt"].endswith(end)] for end in SAID}
+    assert all(len(seen) == 1 for seen in prompts.values()), "every item is decoded once"
+    shots = {"Question:": 5, "Problem:": 4, "Q:": 3, "[BEGIN]": 3}
+    for opening, (end, _) in zip(
+        shots, (("cost?\nAnswer:", 0), ("$1+2$?\n\nSolution:", 0), ("step.\n", 0), ("[BEGIN]\n", 0)), strict=True
+    ):
+        [prompt, *_] = [seen["prompt"] for seen in asked if seen["prompt"].endswith(end)]
+        assert prompt.count(opening) == shots[opening] + 1, prompt
+    [code] = prompts['"""Twice x."""\n']
+    assert code["prompt"] == HUMANEVAL[0]["prompt"] and "\ndef" in code["stop"]
+    assert all((seen["max_new_tokens"], seen["budget"], seen["temperature"]) == (4, 4, 0.0) for seen in asked)
+
+    # all is on record: nothing is decoded again, and what is missing is
+    asked.clear()
+    run_harness(RUN, settings_of(data), model, {"name": "said"}, out)
+    assert asked == [] and summarise(out).tasks == found.tasks
+    lines = (out / "items.jsonl").read_bytes().splitlines(keepends=True)
+    (out / "items.jsonl").write_bytes(b"".join(lines[:6]) + lines[6][:20])
+    run_harness(RUN, settings_of(data), model, {"name": "said"}, out)
+    assert len(asked) == len(SAID) - 6
+    assert {task: summary.right["0/0"] for task, summary in summarise(out).tasks.items()} == right
+    assert len((out / "samples.jsonl").read_text().splitlines()) >= len(SAID)
+
+
+def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[str, Path]) -> None:
+    model = backbone(hashed(3))
+    for changed, says in (
+        ({"execute_code": False}, "--execute-code"),
+        ({"draws": 2}, "one seed and one draw"),
+        ({"stop": ("x",)}, "leave out --stop"),
+    ):
+        with pytest.raises(UserError, match=says):
+            run_harness(replace(RUN, **changed), settings_of(data), model, {}, tmp_path / "run")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="has no task 'gsm9k'"):
+        load_tasks(["gsm9k"], {})
+    with pytest.raises(UserError, match="none of the tasks"):
+        load_tasks(["gsm8k"], {"mbpp": tmp_path})
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_embedded_tasks_score_the_same_through_the_harness(tmp_path: Path) -> None:
+    model = load("tiny")
+    run = RunSettings(
+        decoder="block:block-length=16,passes=4",
+        tasks=("tiny_logic", "tiny_maths"),
+        limit=3,
+        max_new_tokens=32,
+        budget=32,
+    )
+    run_local(run, model, {"name": "tiny"}, tmp_path / "local")
+    run_harness(run, settings_of({}), model, {"name": "tiny"}, tmp_path / "harness")
+    local, through = (read_items(tmp_path / name) for name in ("local", "harness"))
+    assert [line["text"] for line in through] == [line["text"] for line in local]
+    assert (
+        summarise(tmp_path / "harness").tasks["tiny_logic"].right
+        == summarise(tmp_path / "local").tasks["tiny_logic"].right
+    )
+
+
+def test_it_is_registered_with_its_arguments() -> None:
+    assert get_model("dystruct") is DystructLM
+    model = DystructLM.create_from_arg_string(
+        "pretrained=tiny,decoder=fast,threshold=0.8,block_length=16,max_new_tokens=7,budget=5,temperature=0.5",
+        {"batch_size": "auto", "device": "cpu"},
+    )
+    assert isinstance(model, DystructLM) and model.decoder == Fast(threshold=0.8, block_length=16)
+    assert (model.settings.max_new_tokens, model.settings.budget, model.settings.temperature) == (7, 5, 0.5)
+    for useless in ("decoder=fast,alpha0=2", "decoder=fats", "decoder=block,unknown=1"):
+        with pytest.raises(UserError):
+            DystructLM.create_from_arg_string(f"pretrained=tiny,{useless}")
+
+
+def test_another_temperature_than_the_task_s_is_an_error(asked: list[dict[str, Any]]) -> None:
+    from lm_eval.api.instance import Instance
+
+    def request(**arguments: Any) -> Instance:
+        return Instance("generate_until", {}, ("Two and two?\nAnswer:", {"until": ["x"], **arguments}), 0, ("t", 0, 1))
+
+    model = DystructLM(backbone(hashed(3)), "block", max_new_tokens=4, budget=4)
+    assert model.generate_until([request(do_sample=False, temperature=0.7)]) == [SAID["Two and two?\nAnswer:"][0]]
+    with pytest.raises(UserError, match=r"samples at temperature 0\.7"):
+        model.generate_until([request(do_sample=True, temperature=0.7)])
+
+
+def test_choices_are_scored_by_likelihood(tmp_path: Path) -> None:
+    """A multiple choice task: the harness takes the choice that our estimate finds the likeliest."""
+    items = [{"q": "ab", "choices": ["c", "dd"], "gold": 0}, {"q": "fg", "choices": ["h", "ii"], "gold": 1}]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    task = ConfigurableTask(config={
+        "task": "choices", "dataset_path": "json", "test_split": "test",
+        "dataset_kwargs": {"data_files": {"test": str(tmp_path / "test.jsonl")}}, "output_type": "multiple_choice",
+        "doc_to_text": "{{q}}", "doc_to_target": "{{gold}}",
+        "doc_to_choice": "{{choices}}", "target_delimiter": "", "num_fewshot": 0,
+        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+    })  # fmt: skip
+    network = random_backbone()
+    model = DystructLM(network, "block", mc_samples=64, mc_batch_size=16)
+    found = simple_evaluate(
+        model=model, tasks=[task], bootstrap_iters=0, task_manager=TaskManager(include_defaults=False)
+    )
+    assert found is not None
+    settings = LikelihoodSettings(64, 16)
+
+    def ids(text: str) -> list[int]:
+        return network.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    for sample, item in zip(found["samples"]["choices"], items, strict=True):
+        pairs = [(ids(item["q"]), ids(choice)) for choice in item["choices"]]
+        values = [log_likelihood(network, context, answer, settings) for context, answer in pairs]
+        assert [float(value) for [[value, _]] in sample["resps"]] == pytest.approx(values)
+        assert [greedy for [[_, greedy]] in sample["resps"]] == [is_greedy(network, *pair, settings) for pair in pairs]
+        assert sample["acc"] == float(max(range(2), key=values.__getitem__) == item["gold"])

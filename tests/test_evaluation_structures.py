@@ -1,0 +1,135 @@
+"""MAP against sampled structures: votes, agreement and foretelling, on records whose answers are known."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dystruct.decoding import Block, DyStruct, UserError, generate
+from dystruct.decoding.evaluation.draws import with_draw
+from dystruct.decoding.evaluation.report import report
+from dystruct.decoding.evaluation.statistics import auroc
+from dystruct.decoding.evaluation.structures import Items, accuracies, majority, structure_tables
+from evaluation_runs import FIGURES, make_run
+from scripted import backbone, hashed, uneven_weights
+
+ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=4, max_size=6)
+
+
+def records(answers: list[str | None], item: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"task": "t", "item": item, "seed": 0, "draw": draw, "value": value, "correct": value == "a"}
+        for draw, value in enumerate(answers)
+    ]
+
+
+@given(st.lists(ANSWERS, min_size=1, max_size=8), st.integers(1, 4))
+def test_accuracies_against_counting(answers: list[list[str | None]], size: int) -> None:
+    items = Items.of([record for item, given in enumerate(answers) for record in records(given, item)], "t", 0)
+    found = accuracies(items, size)
+    assert found is not None
+    first = [given[:size] for given in answers]
+    assert found.one.value == pytest.approx(sum(g.count("a") / size for g in first) / len(first))
+    assert found.best.value == pytest.approx(sum("a" in g for g in first) / len(first))
+    won = 0
+    for g in first:
+        votes = [value for value in g if value is not None]
+        won += bool(votes) and max(dict.fromkeys(votes), key=votes.count) == "a"
+    assert found.majority.value == pytest.approx(won / len(first))
+    if size > 1:
+        equal = [sum(a == b for a, b in combinations(g, 2)) / (size * (size - 1) / 2) for g in first]
+        assert found.agreement is not None and found.agreement.value == pytest.approx(sum(equal) / len(equal))
+    assert accuracies(items, 7) is None
+
+
+def test_the_majority_takes_the_earliest_of_equals() -> None:
+    assert majority(records(["b", "a", "a", "b"]))["value"] == "b"
+    assert majority(records([None, None, "c"]))["value"] == "c"
+    assert majority(records([None, None]))["draw"] == 0
+
+
+def test_the_tables(tmp_path: Path) -> None:
+    """Wrong MAP answers have higher entropy here and less agreement; confidence says nothing."""
+    generator, count = random.Random(3), 60
+    right = "".join("1" if generator.random() < 0.5 else "0" for _ in range(count))
+    each = {
+        ("maths", n, 0): {"entropy": generator.gauss(2 + (sign == "0"), 1), "confidence": generator.random()}
+        for n, sign in enumerate(right)
+    }
+    draws = ["".join(s if generator.random() < 0.7 else str(1 - int(s)) for s in right) for _ in range(4)]
+    make_run(tmp_path / "runs" / "map", {"maths": [right]}, decoder="dystruct:structure=map", each=each)
+    make_run(tmp_path / "runs" / "consensus", {"maths": ["1" * count]}, decoder="dystruct:structure=consensus")
+    make_run(tmp_path / "runs" / "sample", {"maths": draws}, decoder="dystruct:structure=sample")
+    report([tmp_path / "runs"], tmp_path / "out")
+    lines = (tmp_path / "out" / "structures.csv").read_text().splitlines()
+    heading, *found = [line.split(",") for line in lines]
+    assert [row[:3] for row in found] == [["maths", "1", "60"], ["maths", "4", "60"]]
+    by_name = dict(zip(heading, found[1], strict=True))
+    assert float(by_name["MAP"]) == pytest.approx(right.count("1") / count)
+    assert float(by_name["consensus"]) == 1
+    assert float(by_name["oracle best"]) == pytest.approx(
+        sum("1" in column for column in zip(*draws, strict=True)) / count
+    )
+    agree = sum(a == b == "1" for column, b in zip(zip(*draws, strict=True), right, strict=True) for a in column[1:])
+    agree += sum(a == b for a, b in zip(draws[0], right, strict=True))  # a wrong answer's value names its draw
+    assert float(by_name["agree with MAP"]) == pytest.approx(agree / 4 / count)
+
+    heading, *found = [line.split(",") for line in (tmp_path / "out" / "uncertainty.csv").read_text().splitlines()]
+    rows = {row[1]: dict(zip(heading, row, strict=True)) for row in found}
+    assert list(rows) == ["token confidence", "entropy", "1 - P(MAP)", "disagreement", "all three"]
+    known = auroc([each["maths", n, 0]["entropy"] for n in range(count)], [sign == "0" for sign in right])
+    assert known is not None and float(rows["entropy"]["AUROC"]) == pytest.approx(known.value)
+    assert float(rows["entropy"]["p"]) < 0.05 and float(rows["entropy"]["a standard deviation beside confidence"]) > 0
+    assert rows["1 - P(MAP)"]["p"] == "", "a constant score has no test"
+    assert int(rows["entropy"]["wrong"]) == right.count("0")
+
+
+def test_there_are_none_without_both_rules() -> None:
+    assert structure_tables({"map": [{**FIGURES, "task": "t"}]}, 0, "") == []
+
+
+def test_draws_differ_in_structure_and_share_the_tokens_noise() -> None:
+    model = backbone(hashed(3, end_logit=-50.0), weights=uneven_weights())
+    decoder = DyStruct(structure="sample", passes="share")
+
+    def run(draw: int, seed: int = 0) -> Any:
+        [found] = generate(model, ["abcde"], with_draw(decoder, draw), max_new_tokens=60, budget=120, seed=seed)
+        return found
+
+    [plain] = generate(model, ["abcde"], decoder, max_new_tokens=60, budget=120)
+    assert run(0).windows == plain.windows
+    shapes = [[(w.opened.length, w.structure.ends) for w in run(draw).windows] for draw in range(4)]
+    assert all(a != b for a, b in combinations(shapes, 2))
+    assert run(2).windows == run(2).windows != run(2, seed=1).windows
+    assert run(2).settings["structure"] == "sample"
+
+
+def test_draws_are_draws_from_the_posterior() -> None:
+    """Over 400 draws of one window's partition, the mean number of cuts is the sum of the cut marginals (5 errors)."""
+    from dystruct.decoding.randomness import Streams
+    from dystruct.inference import posterior
+    from dystruct.model import Context, Diagnostics, PriorConfig
+
+    exact = posterior(Diagnostics([0.5] * 9, [0.4, -1.0, 0.1, 0.7, -0.3, 0.2, 0.9, -0.6]), Context(), PriorConfig())  # type: ignore[arg-type]
+    cuts = []
+    for draw in range(400):
+        rule: Any = with_draw(DyStruct(structure="sample"), draw).structure  # type: ignore[attr-defined]
+        if draw:
+            cuts.append(rule.choose(exact, Streams.of(0, [1, 2])).partition.count - 1.0)
+    values = torch.tensor(cuts)
+    error = float(values.std()) / len(cuts) ** 0.5
+    assert abs(float(values.mean()) - float(exact.cut_marginals.sum())) < 5 * error
+
+
+def test_only_drawn_structures_have_draws() -> None:
+    assert with_draw(Block(), 0) == Block()
+    for decoder in (Block(), DyStruct(structure="map")):
+        with pytest.raises(UserError, match="structure=sample"):
+            with_draw(decoder, 1)

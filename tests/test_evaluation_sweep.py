@@ -1,0 +1,110 @@
+"""Sweeps: what a file declares, and that all of it is run once, however often it is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import Run
+from dystruct.decoding import DyStruct, UserError
+from dystruct.decoding.evaluation import tasks
+from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.sweep import PlannedRun, State, read_sweep, state
+from dystruct.decoding.tiny.problem import Problem
+from dystruct.model import PriorConfig
+
+FILE = """
+[settings]
+tasks = ["tiny_logic"]
+limit = 2
+budget = [16, 8]
+max_new_tokens = 12
+
+[[run]]
+name = "alpha"
+decoder = "dystruct:structure=sample,alpha0={alpha0},prior.max_length={longest}"
+alpha0 = [1.0, 2.0]
+longest = 32
+draws = 2
+
+[[run]]
+decoder = "block"
+budget = 4
+seeds = [0, 1]
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Problem("logic", "k", text, "", "a") for text in ("ab", "cd")]
+    monkeypatch.setattr(tasks, "items", lambda task, split="test", limit=None: found[:limit])
+
+
+def planned(tmp_path: Path, text: str = FILE) -> list[PlannedRun]:
+    (tmp_path / "sweep.toml").write_text(text)
+    return read_sweep(tmp_path / "sweep.toml")
+
+
+def test_a_grid_is_every_combination(tmp_path: Path) -> None:
+    *grid, block = planned(tmp_path)
+    assert [run.folder for run in grid] == [
+        f"alpha-budget={budget}-alpha0={alpha}" for budget in (16, 8) for alpha in (1.0, 2.0)
+    ]
+    for run, (budget, alpha) in zip(grid, ((b, a) for b in (16, 8) for a in (1.0, 2.0)), strict=True):
+        assert run.settings.with_decoder() == DyStruct(
+            structure="sample", prior=PriorConfig(concentration=alpha, max_length=32)
+        )
+        assert (run.settings.budget, run.settings.draws, run.settings.limit, run.model) == (budget, 2, 2, "tiny")
+        assert run.settings.label == f"alpha, alpha0 {alpha}, longest 32"
+    assert (block.folder, block.settings.budget, block.settings.seeds) == ("block", 4, (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "declares no run"),
+        ("[settings", "no TOML"),
+        ("[other]\na = 1", "unknown part 'other'"),
+        (FILE.replace("alpha0 = [1.0, 2.0]", ""), "{alpha0}"),
+        (FILE.replace("draws = 2", "drawn = 2"), "no setting 'drawn'"),
+        (FILE.replace("draws = 2", "draws = '2'"), "cannot be '2'"),
+        (FILE.replace('"block"', '"blok"'), "no decoder 'blok'"),
+        (FILE.replace("[1.0, 2.0]", "[-1.0]"), "alpha0"),
+        (FILE.replace("longest = 32", "longest = 2"), "prior.max_length=2"),
+        (FILE + '\n[[run]]\ndecoder = "block"\nbudget = 4\n', "two runs named 'block'"),
+        (FILE.replace("tasks = ", "tasks_ = "), "tasks"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        planned(tmp_path, text)
+    assert says in str(error.value)
+
+
+def test_a_sweep_is_run_once(tmp_path: Path, run: Run, asked: None) -> None:
+    runs = planned(tmp_path)
+    first = run("sweep", "sweep.toml", "out")
+    assert first.status == 0, first.err
+    assert "5 runs, 0 of them finished, 5 to go." in first.err and "4 of 5 runs done, " in first.err
+    counts = [len(read_items(tmp_path / "out" / planned.folder)) for planned in runs]
+    assert counts == [4] * 5
+    assert all((tmp_path / "out" / planned.folder / "summary.json").exists() for planned in runs)
+    items = tmp_path / "out" / runs[1].folder / "items.jsonl"
+    whole = items.read_bytes()
+    items.write_bytes(whole[: len(whole) // 2])
+    assert state(runs[1], tmp_path / "out") == State(2 if whole[: len(whole) // 2].count(b"\n") == 2 else 1, 4)
+    told = run("sweep", "sweep.toml", "out", "--status").out.splitlines()
+    assert told[0] == f"{runs[0].folder}: finished" and told[1].endswith(" of 4")
+    again = run("sweep", "sweep.toml", "out")
+    assert "5 runs, 4 of them finished, 1 to go." in again.err
+    assert len(read_items(items.parent)) == 4
+    assert run("tables", "out", "--out", "tables").status == 0
+    assert (tmp_path / "tables" / "alpha0.md").exists()
+
+
+def test_nothing_is_begun_that_was_not(tmp_path: Path, run: Run, asked: None) -> None:
+    planned(tmp_path)
+    assert "alpha-budget=16-alpha0=1.0: not begun" in run("sweep", "sweep.toml", "out", "--status").out
+    assert not (tmp_path / "out").exists()
+    run("sweep", "none.toml", "out").refused("'none.toml' cannot be read")

@@ -1,0 +1,225 @@
+"""The paper's tables from result files alone, made by hand so that every number in them is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dystruct.decoding import UserError
+from dystruct.decoding.evaluation.pools import pooled
+from dystruct.decoding.evaluation.report import find_runs, report
+from dystruct.decoding.evaluation.statistics import Mean, mcnemar
+from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
+from dystruct.decoding.evaluation.table import Number, Table
+from dystruct.decoding.evaluation.tables import all_tables, is_main
+from evaluation_runs import make_run
+
+OURS, NO_SCHEDULE = "dystruct:passes=share", "dystruct:passes=share,schedule=left-to-right"
+RIGHT, OTHER = "1111111000", "1100000111"
+
+
+def rows(table: Table) -> list[dict[str, str]]:
+    """The table as its CSV has it, by column."""
+    return list(csv.DictReader(io.StringIO(table.csv())))
+
+
+def tables(*folders: Path) -> dict[str, Table]:
+    return {table.name: table for table in all_tables([load_summary(folder) for folder in folders])}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> list[Path]:
+    return [
+        make_run(
+            tmp_path / "fixed",
+            {"maths": [OTHER], "logic": ["1" * 4]},
+            decoder="fixed",
+            figures={"forward_passes": 64},
+        ),
+        make_run(tmp_path / "ours", {"maths": [RIGHT], "logic": ["1100"]}, decoder=OURS),
+    ]
+
+
+def test_the_main_table(pair: list[Path]) -> None:
+    found = rows(tables(*pair)["results"])
+    assert [row["decoder"] for row in found] == ["fixed", OURS], "ours come last"
+    for row, right in zip(found, (OTHER, RIGHT), strict=True):
+        p = right.count("1") / 10
+        assert float(row["maths"]) == pytest.approx(p)
+        assert float(row["maths se"]) == pytest.approx(math.sqrt(p * (1 - p) / 9))
+        assert (row["passes"], row["tokens"]) == ("256", "256")
+    assert (found[0]["logic"], found[0]["logic se"]) == ("1.0", "0.0")
+    markdown = tables(*pair)["results"].markdown()
+    assert "| fixed | 256 | 256 | 50.0 ± 16.7 | 100.0 ± 0.0 |" in markdown
+    assert r"fixed & 256 & 256 & $50.0_{\pm 16.7}$ & $100.0_{\pm 0.0}$ \\" in tables(*pair)["results"].latex()
+
+
+def test_paired_tests_count_the_same_items(pair: list[Path]) -> None:
+    found = rows(tables(*pair)["mcnemar"])
+    assert [(row["first"], row["second"], row["task"]) for row in found] == [
+        ("fixed", OURS, task) for task in ("maths", "logic", "all")
+    ]
+    for row, (first, second) in zip(
+        found, ((OTHER, RIGHT), ("1111", "1100"), (OTHER + "1111", RIGHT + "1100")), strict=True
+    ):
+        known = mcnemar([sign == "1" for sign in first], [sign == "1" for sign in second])
+        assert [int(row[name]) for name in ("items", "only first", "only second")] == [
+            known.count, known.only_first, known.only_second,
+        ]  # fmt: skip
+        values = [float(row[name]) for name in ("χ²", "p corrected", "p exact")]
+        assert values == pytest.approx([known.statistic, known.p_corrected, known.p_exact])
+
+
+def test_items_that_differ_are_not_paired(tmp_path: Path, pair: list[Path]) -> None:
+    other_limit = make_run(tmp_path / "less", {"maths": ["10"]}, decoder="fast", limit=2)
+    other_budget = make_run(tmp_path / "budget", {"maths": [RIGHT]}, decoder="fast", budget=64)
+    found = rows(tables(*pair, other_limit, other_budget)["mcnemar"])
+    assert {row["first"] for row in found} == {"fixed"}
+
+
+def test_ablations(tmp_path: Path) -> None:
+    made = [
+        make_run(tmp_path / "full", {"maths": ["1110"]}, decoder=OURS),
+        make_run(tmp_path / "schedule", {"maths": ["1100"]}, decoder=NO_SCHEDULE),
+        make_run(tmp_path / "weld", {"maths": ["1000"]}, decoder=OURS + ",weld=off"),
+        make_run(tmp_path / "both", {"maths": ["0000"]}, decoder=NO_SCHEDULE + ",weld=off"),
+        make_run(tmp_path / "fixed", {"maths": ["1111"]}, decoder="fixed"),
+        make_run(tmp_path / "elsewhere", {"maths": ["1111"]}, decoder="fixed", budget=64),
+        make_run(tmp_path / "sample", {"maths": ["1111"]}, decoder="dystruct:passes=share,structure=sample"),
+    ]
+    found = tables(*made)
+    assert [(row["configuration"], float(row["maths"])) for row in rows(found["ablations"])] == [
+        ("full", 0.75), ("without schedule", 0.5), ("without welding", 0.25), ("without both", 0.0), ("fixed", 1.0),
+    ]  # fmt: skip
+    assert "ablations-2" not in found
+    mains = [row["decoder"] for row in rows(found["results"])]
+    assert NO_SCHEDULE not in mains and OURS in mains and "dystruct:passes=share,structure=sample" in mains
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "values"),
+    [
+        ("alpha0", "alpha0", ("0.50", "1.50", "3.00")),
+        ("longest-window", "prior.max_length", ("32", "48", "64")),
+        ("shortest-window", "prior.min_length", ("4", "8", "12")),
+        ("weld-radius", "r-weld", ("4", "10", "16")),
+    ],
+)
+def test_sensitivity(tmp_path: Path, name: str, setting: str, values: tuple[str, ...]) -> None:
+    folders = [
+        make_run(
+            tmp_path / value, {"maths": ["1" * k + "0" * (4 - k)]}, decoder=f"{OURS},{setting}={value}",
+            figures={"useful_tokens": 10 * k, "wasted_tokens": 1, "blocks": k},
+        )
+        for k, value in enumerate(values)
+    ]  # fmt: skip
+    found = tables(*reversed(folders))
+    [table] = [table for table in found.values() if table.name == name]
+    assert [cells[0].shown for cells in table.rows if isinstance(cells[0], Number)] == list(values)
+    assert [
+        tuple(float(value) for key, value in list(row.items())[1:] if not key.endswith("se")) for row in rows(table)
+    ] == [(k / 4, 10 * k + 1, k) for k in range(3)]
+    assert [is_main(load_summary(folder)) for folder in folders] == [False, True, False]
+    others = {"alpha0", "longest-window", "shortest-window", "weld-radius", "ablations"} - {name}
+    assert not others & set(found)
+
+
+def test_efficiency_and_texts(pair: list[Path]) -> None:
+    found = tables(*pair)
+    fixed, *_, ours = rows(found["efficiency"])
+    assert (float(fixed["passes an item"]), float(ours["passes an item"]), ours["task"]) == (64, 30, "logic")
+    assert float(ours["useful tokens a pass"]) == pytest.approx(20 / 30)
+    assert ours["by kind"] == "diagnostic 8.0, resolve 20.0, weld 2.0"
+    assert rows(found["texts"])[0]["stopped by"] == "eos 10"
+
+
+def test_several_seeds_count_an_item_once(tmp_path: Path) -> None:
+    """Means of an item's records; the standard error is that of the items."""
+    draws = ["1100", "1000", "1100", "1000"]
+    folder = make_run(tmp_path / "run", {"maths": draws}, decoder="dystruct:structure=sample")
+    task = summarise(folder).tasks["maths"]
+    shares = [1.0, 0.5, 0.0, 0.0]
+    middle = sum(shares) / 4
+    error = math.sqrt(sum((x - middle) ** 2 for x in shares) / 3 / 4)
+    assert task.accuracy is not None and (task.accuracy.value, task.accuracy.error) == pytest.approx((middle, error))
+    assert task.right == {f"0/{draw}": signs for draw, signs in enumerate(draws)}
+    assert (task.count, task.kinds, task.accuracy.count) == (4, {"k": (6, 16)}, 4)
+
+
+def test_subjects_are_pooled(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", {"bbh_cot_fewshot_a": ["1100"], "bbh_cot_fewshot_b": ["10"], "gsm8k": ["1"]})
+    found = pooled(load_summary(folder))
+    assert list(found) == ["bbh", "gsm8k"] and found["bbh"].right == {"0/0": "110010"}
+    accuracy = found["bbh"].accuracy
+    assert accuracy is not None and (accuracy.value, accuracy.count) == (0.5, 6)
+    assert accuracy.error == pytest.approx(math.sqrt(4**2 * (1 / 3) / 4 + 2**2 * 0.5 / 2) / 6)
+
+
+def test_a_saved_summary_gives_the_same_tables(pair: list[Path], tmp_path: Path) -> None:
+    for folder in pair:
+        load_summary(folder).save(folder / "summary.json")
+    whole = {name: table.markdown() for name, table in tables(*pair).items()}
+    for folder in pair:
+        (folder / "items.jsonl").unlink()
+    assert {name: table.markdown() for name, table in tables(*pair).items()} == whole
+    alone = tables(*(folder / "summary.json" for folder in pair))
+    assert {name: table.markdown() for name, table in alone.items()} == whole
+
+
+def test_a_run_that_is_not_finished_is_told(tmp_path: Path, pair: list[Path]) -> None:
+    lines = (pair[1] / "items.jsonl").read_bytes().splitlines(keepends=True)
+    (pair[1] / "items.jsonl").write_bytes(b"".join(lines[:7]))
+    found = load_summary(pair[1])
+    assert not found.complete and found.tasks["maths"].right["0/0"] == "1111111---"
+    report(pair, tmp_path / "out")
+    assert "Not complete when this was made: " + OURS in (tmp_path / "out" / "tables.md").read_text()
+
+
+def test_everything_is_written(pair: list[Path], tmp_path: Path) -> None:
+    written = report([tmp_path], tmp_path / "out")
+    assert all(path.stat().st_size > 0 for path in written)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {path.name for path in written}
+    assert {"tables.md", "results.tex", "mcnemar.csv", "accuracy-maths.png", "accuracy-logic.png"} <= names
+    assert (tmp_path / "out" / "accuracy-maths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_latex_is_balanced_and_escaped() -> None:
+    table = Table(
+        "t", "50% of α_0 & more", ("a_b", "c"), (("x&y", Number(0.00001, digits=4, scientific=True)),), (("g", 2),)
+    )
+    text = table.latex()
+    assert r"50\% of $\alpha$\_0 \& more" in text and r"\multicolumn{2}{c}{g}" in text and "1.0e-05" in text
+    assert text.count("{") == text.count("}")
+    assert sorted(re.findall(r"\\begin{(\w+)}", text)) == sorted(re.findall(r"\\end{(\w+)}", text))
+    assert "| g a_b | g c |" in table.markdown()
+
+
+def test_a_table_s_shape_is_checked() -> None:
+    with pytest.raises(ValueError, match="1 cells for 2 columns"):
+        Table("t", "", ("a", "b"), (("x",),))
+    with pytest.raises(ValueError, match="do not span"):
+        Table("t", "", ("a", "b"), (), (("g", 3),))
+
+
+def test_what_is_no_result_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no result of `dystruct eval` at"):
+        find_runs([tmp_path])
+    (tmp_path / "summary.json").write_text('{"format": "other"}')
+    with pytest.raises(UserError, match="is no result of `dystruct eval`"):
+        load_summary(tmp_path / "summary.json")
+
+
+def test_no_accuracy_before_the_harness_has_scored(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", {"gsm8k": ["11"]}, each={("gsm8k", n, 0): {"correct": None} for n in range(2)})
+    found: RunSummary = load_summary(folder)
+    assert found.tasks["gsm8k"].accuracy is None and not found.complete
+    (folder / "scores.json").write_text('{"gsm8k": {"0": {"correct": true, "value": "5"}, "1": {"correct": false}}}')
+    scored: Any = load_summary(folder).tasks["gsm8k"].accuracy
+    assert scored == Mean(0.5, 0.5, 2)
