@@ -40,7 +40,8 @@ def generate_across(
             "Decoding across processes needs accelerate; install it with: pip install 'dystruct[accelerate]'."
         ) from error
     found: list[tuple[int, Generation | UserError]] = []
-    with PartialState().split_between_processes(list(range(len(prompts)))) as share:
+    state = PartialState(cpu=model.device.type == "cpu")  # else accelerate looks for other devices alone
+    with state.split_between_processes(list(range(len(prompts)))) as share:
         tell = None if observe is None else lambda index, event: observe(share[index], event)
         try:
             done = generate(model, [prompts[index] for index in share], decoder, observe=tell, **settings)
