@@ -41,7 +41,7 @@ PLAIN = Sampling()
 
 
 class Candidates(NamedTuple):
-    """Of each position (N,): the candidate token, its confidence, the most probable token; logits and softmax (N, V)."""
+    """Of each position (N,): the candidate, its confidence, the most probable token; logits and softmax (N, V)."""
 
     token: Tensor
     confidence: Tensor

@@ -232,7 +232,7 @@ class Generation:
     def to_html(self, path: str | os.PathLike[str], beside: Generation | None = None) -> None:
         """Write the replay page: one file that shows this generation pass by pass, and another one in step with it.
 
-        A file that stands there is replaced only when all is written. ValueError if a trace's parts do not fit together.
+        A file that stands there is replaced when all is written. ValueError if a trace's parts do not fit together.
         """
         from .replay import save_page  # knows traces itself
 

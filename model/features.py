@@ -74,7 +74,7 @@ def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
 def jensen_shannon_from(p: Tensor, entropy_p: Tensor, q: Tensor, entropy_q: Tensor) -> Tensor:
     """Jensen-Shannon divergence (...) in nats of probabilities p and q (..., V) whose entropies (...) are known.
 
-    JSD = H((p + q) / 2) - (H(p) + H(q)) / 2, where H(s / 2) = log 2 - (sum s log s) / 2 as s = p + q sums to 2: one sweep
+    JSD = H((p + q)/2) - (H(p) + H(q)) / 2, where H(s / 2) = log 2 - (sum s log s) / 2 as s = p + q sums to 2: a sweep
     over the vocabulary.
     """
     both = p + q

@@ -1,4 +1,4 @@
-"""Windows with known targets: along the reference, on the model's own trajectory, and the realignment behind an error."""
+"""Windows with known targets: along the reference, on the model's own trajectory, and realignment behind an error."""
 
 from __future__ import annotations
 
