@@ -127,7 +127,7 @@ def report(
 
     check_file_target(results)
     found, proposed = merged(results, windows or [], along or [], free or [])
-    save_text(results, json.dumps(found, indent=1) + "\n")
+    save_text(results, json.dumps(found, separators=(",", ":")) + "\n")
     if proposals is not None:
         proposals.mkdir(parents=True, exist_ok=True)
         for target, content in proposed.items():

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from dystruct.inference import RULES, StructurePosterior, StructureRule
+from dystruct.inference import RULES, StructurePosterior, StructureRule, posterior
+from dystruct.inference.rules import Choice, Streams
 from dystruct.model import (
+    Context,
     Diagnostics,
     EvidenceWeights,
     Partition,
@@ -62,19 +64,38 @@ def apportioned(sizes: Sequence[int], instabilities: Sequence[float], total: int
 
 
 def shuffled(rule: StructureRule) -> StructureRule:
-    """A rule whose blocks keep their sizes and lose their places: the control for whether places matter."""
+    """A rule whose blocks keep their sizes and lose their places: the control for whether places matter.
 
-    def choice(exact: StructurePosterior, streams: object) -> Structure:
-        partition = rule.choose(exact, streams).partition  # type: ignore[arg-type]
+    Orders are drawn, as the rule "sample" does.
+    """
+
+    def choice(exact: StructurePosterior, streams: Streams) -> Structure:
+        partition = rule.choose(exact, streams).partition
         sizes = torch.tensor([end - start for start, end in partition.blocks])
-        sizes = sizes[torch.randperm(len(sizes), generator=streams.partition)]  # type: ignore[attr-defined]
+        sizes = sizes[torch.randperm(len(sizes), generator=streams.partition)]
         moved = Partition(tuple(sizes.cumsum(0).tolist()))
-        return Structure(moved, tuple(order_law(moved, exact.diagnostics.instability, exact.prior).mode.tolist()))
+        law = order_law(moved, exact.diagnostics.instability, exact.prior)
+        return Structure(moved, tuple(law.sample(generator=streams.order).tolist()))
 
-    def structure(*_: object) -> Structure:
-        raise ValueError("a shuffled rule chooses from a posterior: call its choose().")
+    return _choosing(f"shuffled {rule.name}", rule, choice)
 
-    return StructureRule(f"shuffled {rule.name}", rule.length, structure, choice)
+
+def likeliest_order(rule: StructureRule) -> StructureRule:
+    """A rule's partitions with the mode of their order law: the paper's sort, where the rule draws orders."""
+
+    def choice(exact: StructurePosterior, streams: Streams) -> Structure:
+        partition = rule.choose(exact, streams).partition
+        law = order_law(partition, exact.diagnostics.instability, exact.prior)
+        return Structure(partition, tuple(law.mode.tolist()))
+
+    return _choosing(f"{rule.name}, likeliest order", rule, choice)
+
+
+def _choosing(name: str, rule: StructureRule, choice: Choice) -> StructureRule:
+    def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
+        return choice(posterior(diagnostics, context, prior), streams)
+
+    return StructureRule(name, rule.length, structure, choice)
 
 
 @dataclass(frozen=True)
@@ -116,7 +137,11 @@ ALTERNATIVES: Mapping[str, Mapping[str, Change]] = {
         "windows of 28": _prior(min_length=28, max_length=28),
     },
     "R4": {"K=2": _with(diagnostic_passes=2), "K=8": _with(diagnostic_passes=8)},
-    "R9": {"C dynamic": _prior(anchoring="dynamic"), "left to right": _with(schedule="left-to-right")},
+    "R9": {
+        "C dynamic": _prior(anchoring="dynamic"),
+        "left to right": _with(schedule="left-to-right"),
+        "likeliest order": _with(structure=likeliest_order(RULES["sample"])),
+    },
     "R11": {"T(B) interpolated": _interpolated},
     "R13": {"radius 4": _with(weld_radius=4), "joint": _with(weld="joint"), "no weld": _with(weld="off")},
     "partition": {
@@ -143,9 +168,13 @@ def variants(readings: Sequence[str], passes_per_token: float, chosen: Chosen | 
     if chosen is not None:
         prior = PriorConfig(concentration=chosen.concentration)
         there = replace(base, prior=prior, weights=chosen.weights)
+        unwelded = replace(there, weld="off")  # many blocks have many boundaries, and four passes for each
         found |= {
+            "no weld": replace(base, weld="off"),
             "chosen sampled": there,
             "chosen MAP": replace(there, structure="map"),
-            "chosen shuffled": replace(there, structure=shuffled(RULES["sample"])),
+            "chosen sampled, no weld": unwelded,
+            "chosen MAP, no weld": replace(unwelded, structure="map"),
+            "chosen shuffled, no weld": replace(unwelded, structure=shuffled(RULES["sample"])),
         }
     return found
