@@ -18,6 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dystruct.model import GAP_FEATURES, POSITION_FEATURES, EvidenceWeights
 
 from .errors import UserError
@@ -76,9 +78,9 @@ def read_calibration(path: str | Path | None, folder: Path, *, force: bool = Fal
         if content["format"] != FORMAT:
             raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
         weights = EvidenceWeights(
-            [content["position"][name] for name in POSITION_FEATURES],  # type: ignore[arg-type]
+            torch.tensor([content["position"][name] for name in POSITION_FEATURES], dtype=torch.float64),
             content["position_intercept"],
-            [content["gap"][name] for name in GAP_FEATURES],  # type: ignore[arg-type]
+            torch.tensor([content["gap"][name] for name in GAP_FEATURES], dtype=torch.float64),
             content["gap_intercept"],
         )
         fitted_on = content["model"]

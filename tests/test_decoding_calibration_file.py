@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from dystruct.model import EvidenceWeights
 
 finite = st.floats(-1e6, 1e6)
 a_fit = st.builds(
-    lambda w, a, v, b: EvidenceWeights(w, a, v, b),
+    lambda w, a, v, b: EvidenceWeights(
+        torch.tensor(w, dtype=torch.float64), a, torch.tensor(v, dtype=torch.float64), b
+    ),
     st.lists(finite, min_size=7, max_size=7), finite, st.lists(finite, min_size=4, max_size=4), finite,
 )  # fmt: skip
 WEIGHTS = EvidenceWeights([1.0, 2, 3, 4, 5, 6, 7], 0.5, [1.0, 2, 3, 4], -0.5)  # type: ignore[arg-type]
@@ -47,7 +50,9 @@ def test_weights_come_back_exactly(folder: Path, weights: EvidenceWeights) -> No
     found, calibrated = read_calibration(None, folder)
     assert calibrated and same(found, weights)
     assert sorted(child.name for child in folder.iterdir()) == [FILE_NAME, "model.safetensors"]
-    assert json.loads((folder / FILE_NAME).read_text())["provenance"] == {"seed": 3}
+    content = json.loads((folder / FILE_NAME).read_text())
+    assert content["provenance"] == {"seed": 3} and content["standardisation"] is None
+    assert content["version"] == version("dystruct")
 
 
 def test_without_a_file_the_weights_are_neutral_and_say_so(folder: Path) -> None:
@@ -81,7 +86,33 @@ def test_a_named_file_that_is_absent(folder: Path, tmp_path: Path) -> None:
 def test_a_fit_of_another_model_is_refused(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
     write_calibration(folder / FILE_NAME, WEIGHTS, fingerprint(folder), {})
     save_file(tensors, folder / "model.safetensors")
-    refused(None, folder, "another model")
+    refused(None, folder, "another model.*force")
+    found, calibrated = read_calibration(None, folder, force=True)
+    assert calibrated and same(found, WEIGHTS)
+
+
+def test_force_does_not_mend_a_damaged_file(folder: Path) -> None:
+    (folder / FILE_NAME).write_text("{}")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_calibration(None, folder, force=True)
+    (folder / FILE_NAME).unlink()
+    assert not read_calibration(None, folder, force=True)[1]
+
+
+def test_a_disk_that_is_full_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_calibration(folder / FILE_NAME, WEIGHTS, fingerprint(folder), {})
+
+    def full(self: Path, *args: Any, **settings: Any) -> int:
+        with self.open("w") as file:
+            file.write("half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(UserError, match=r"calibration\.json.*No space left"):
+            write_calibration(folder / FILE_NAME, EvidenceWeights.neutral(), fingerprint(folder), {})
+    assert same(read_calibration(None, folder)[0], WEIGHTS)
+    assert sorted(child.name for child in folder.iterdir()) == [FILE_NAME, "model.safetensors"]
 
 
 def test_a_shard_more_is_another_model(folder: Path) -> None:

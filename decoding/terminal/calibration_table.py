@@ -12,8 +12,9 @@ from rich.text import Text
 
 from dystruct.inference.calibration import Calibration, CalibrationReport, Coefficient, Estimate, KindReport
 from dystruct.inference.calibration.picture import plot_calibration
+from dystruct.inference.calibration.report import Sampler
 
-NARROWEST = 110  # characters that the tables take
+NARROWEST = 130  # characters that the tables take
 
 _KINDS = {"position": "Positions", "gap": "Gaps"}
 
@@ -25,8 +26,9 @@ def calibration_tables(report: CalibrationReport) -> RenderableType:
     parts: list[RenderableType] = [head]
     for kind, found in (("position", report.position), ("gap", report.gap)):
         title = f"{_KINDS[kind]}: {found.rows}, of which {found.rate:.1%} have target 1"
-        parts += ["", Text(title, style="bold"), Text(found.verdict), _weights(found), _held_out(found)]
-        parts.append(Text(f"Expected calibration error {_interval(found.calibration_error)}"))
+        parts += ["", Text(title, style="bold"), Text(found.verdict), _weights(found)]
+        parts += [] if found.sampler is None else [_sampler(found.sampler)]
+        parts += [_held_out(found), Text(f"Expected calibration error {_interval(found.calibration_error)}")]
         parts += [_curve(found), *([_transfer(found)] if found.transfer else [])]
     return Group(*parts)
 
@@ -74,13 +76,14 @@ def _weights(found: KindReport) -> Table:
     table = _table("Weights", "", "value", "bootstrap 95%", "Laplace 95%", *(["NUTS 95%"] if sampled else []))
     for name, coefficient in found.coefficients.items():
         table.add_row(name.replace("_", " "), f"{coefficient.value:.3f}", *_intervals(coefficient))
-    if found.sampler is not None:
-        said = found.sampler
-        table.caption = (
-            f"NUTS: {said.draws} draws, r-hat {said.r_hat:.3f}, ESS {said.effective_sample_size:.0f}, "
-            f"{said.divergences} divergences; its means are within {said.mean_shift:.2f} of Laplace's deviations"
-        )
     return table
+
+
+def _sampler(said: Sampler) -> Text:
+    return Text(
+        f"NUTS: {said.draws} draws, r-hat {said.r_hat:.3f}, ESS {said.effective_sample_size:.0f}, {said.divergences} "
+        f"divergences; means within {said.mean_shift:.2f} of Laplace's deviations, deviations × {said.spread_ratio:.2f}"
+    )
 
 
 def _intervals(coefficient: Coefficient) -> list[str]:
@@ -117,7 +120,9 @@ def _curve(found: KindReport) -> Table:
 
 
 def _transfer(found: KindReport) -> Table:
-    table = _table("Across domains", "fitted on", "tested on", "log loss", "AUROC", "entropy's", "all minus entropy")
+    table = _table(
+        "Across domains", "fitted on", "tested on", "log loss", "AUROC", "entropy's of both", "all minus entropy"
+    )
     for row in found.transfer:
         table.add_row(
             ", ".join(row.fitted_on),

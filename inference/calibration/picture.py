@@ -58,4 +58,4 @@ def _plot_curve(found: KindReport, ax: Axes) -> None:
     ax.set_xlabel("problems fitted on")
     ax.set_ylabel("held-out log loss, nats")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=9)
+    ax.legend(frameon=False, fontsize=9, loc="center right")

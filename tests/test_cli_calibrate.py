@@ -1,0 +1,149 @@
+"""`dystruct calibrate`, and the evidence weights that the other commands take."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dystruct.decoding
+from command_line import SMALL, Run
+from dystruct.decoding.backbone import loading, model_folder
+from dystruct.decoding.calibration_file import fingerprint, read_calibration, write_calibration
+from dystruct.decoding.errors import UserError
+from dystruct.decoding.terminal import measure_commands
+from dystruct.decoding.tiny import problems
+from dystruct.decoding.tiny.problem import Problem
+from dystruct.inference.calibration import from_windows
+from dystruct.model import EvidenceWeights
+from scripted import EOS, backbone, hashed, uneven_weights, written
+
+WEIGHTS = EvidenceWeights([1.0, 2, 3, 4, 5, 6, 7], 0.5, [1.0, 2, 3, 4], -0.5)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Problems in the alphabet of the scripted model; the calls that ask for them."""
+    calls: list[tuple[Any, ...]] = []
+
+    def made(domain: str, split: str, count: int, start: int = 0) -> list[Problem]:
+        calls.append((domain, split, count, start))
+        first = {"maths": "a", "code": "b", "logic": "c"}[domain]
+        return [Problem(domain, "k", first + "abcdefghij"[n], "abcdefghij"[n:] * 2, "") for n in range(count)]
+
+    monkeypatch.setattr(problems, "problems", made)
+    monkeypatch.setattr(measure_commands, "_need_problems", lambda domain: None)
+    monkeypatch.setattr(from_windows, "REFITS", 10)
+    return calls
+
+
+def test_calibrate_writes_weights_report_and_picture(run: Run, letters: list[tuple[Any, ...]]) -> None:
+    arguments = ("--problems", "4", "--penalty", "0.01", "--seed", "3", "--save", "r.json", "--svg", "p.svg")
+    outcome = run("calibrate", "w.json", *arguments)
+    assert outcome.status == 0, outcome.err
+    assert letters == [(domain, "validation", 4, 0) for domain in ("maths", "code", "logic")]
+    assert sorted(os.listdir()) == ["p.svg", "r.json", "w.json"]
+    report = json.loads(Path("r.json").read_text())
+    assert report["problems"] == {"code": 4, "logic": 4, "maths": 4} and report["trajectory"] == "reference"
+    assert (report["penalty"], report["seed"], report["diagnostic_passes"]) == (0.01, 3, 4)
+    lines = outcome.out.splitlines()
+    for kind in ("position", "gap"):
+        said = " ".join(line.strip() for line in lines)
+        assert report[kind]["verdict"] in said
+    assert max(map(len, lines)) <= 130 and any(line.startswith("entropy alone") for line in lines)
+    weights, calibrated = read_calibration("w.json", model_folder("tiny"))
+    assert calibrated
+    found = {name: entry["value"] for name, entry in report["position"]["coefficients"].items()}
+    assert found.pop("intercept") == weights.position_intercept
+    assert list(found.values()) == weights.position.tolist()
+    provenance = json.loads(Path("w.json").read_text())["provenance"]
+    assert provenance["problems"] == report["problems"] and provenance["positions"] == report["position"]["rows"]
+    assert provenance["held_out"]["gap"]["verdict"] == report["gap"]["verdict"]
+    assert Path("p.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_domains_settings_and_trajectory(run: Run, letters: list[tuple[Any, ...]]) -> None:
+    options = ("--domain", "logic", "--domain", "maths", "--problems", "3", "--no-intercept", "--json")
+    reference = json.loads(run("calibrate", "w.json", *options, "--diagnostic-passes", "2", "--save", "r.json").out)
+    assert reference == json.loads(Path("r.json").read_text())
+    assert [call[0] for call in letters] == ["logic", "maths"]
+    assert reference["problems"] == {"logic": 3, "maths": 3} and reference["diagnostic_passes"] == 2
+    assert "intercept" not in reference["gap"]["coefficients"] and "intercept" in reference["position"]["coefficients"]
+    own = json.loads(run("calibrate", "w.json", *options, "--trajectory", "own").out)
+    assert own["trajectory"] == "own" == json.loads(Path("w.json").read_text())["provenance"]["trajectory"]
+    assert own["position"]["rows"] > reference["position"]["rows"], "the scripted model never ends"
+
+
+def test_what_calibrate_refuses_it_refuses_before_it_works(run: Run, letters: list[tuple[Any, ...]]) -> None:
+    run("calibrate", "w.json", "--domain", "physics").refused("--domain", "'physics'", "logic")
+    run("calibrate", "w.json", "--trajectory", "other").refused("--trajectory", "'other'", "own")
+    run("calibrate", "w.json", "--save", "w.json").refused("different files")
+    run("calibrate", "none/w.json").refused("no folder 'none'")
+    run("calibrate", "w.json", "--svg", ".").refused("is a folder")
+    run("calibrate", "w.json", "--problems", "1").refused("--problems")
+    assert letters == [] and os.listdir() == []
+
+
+def test_a_model_without_errors_is_not_calibrated(
+    run: Run, letters: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # every answer is empty, and the model says so
+    nothing = [Problem("maths", "k", "a" + letter, "", "") for letter in "abc"]
+    monkeypatch.setattr(problems, "problems", lambda *given: nothing)
+    model = backbone(written(lambda known, place: EOS))
+    monkeypatch.setattr(dystruct.decoding, "load", lambda name, **options: model)
+    outcome = run("calibrate", "w.json", "--domain", "maths")
+    assert outcome.status == 2 and os.listdir() == []
+    assert "The weights cannot be fitted: " in outcome.err and "take more problems" in outcome.err
+
+
+# --- weights from a file ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["generate abc --quiet", "compare abc --decoder dystruct", "accuracy"])
+def test_weights_reach_load(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def recording(name: str, **options: Any) -> None:
+        seen.append({key: options[key] for key in ("weights", "force_weights") if key in options})
+        raise UserError("That is all.")
+
+    monkeypatch.setattr(dystruct.decoding, "load", recording)
+    for given in ("", "--weights w.json", "--force-weights"):
+        run(*command.split(), *given.split()).refused("That is all.")
+    assert seen == [{}, {"weights": Path("w.json")}, {"force_weights": True}]
+    command = command.replace("--decoder dystruct", "")
+    for option in ("--weights w.json", "--force-weights"):
+        run(*command.split(), "--decoder", "block", *option.split()).refused(option.split()[0], "no use")
+
+
+def test_weights_of_another_model_are_taken_only_by_force(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dystruct.decoding, "load", loading.load)
+    write_calibration(tmp_path / "own.json", WEIGHTS, fingerprint(model_folder("tiny")), {})
+    write_calibration(tmp_path / "other.json", WEIGHTS, "0" * 32, {})
+    run("generate", "abc", "--weights", "other.json").refused("'other.json'", "another model", "--force-weights")
+    forced = json.loads(run("generate", "abc", *SMALL, "--json", "--weights", "other.json", "--force-weights").out)
+    own = json.loads(run("generate", "abc", *SMALL, "--json", "--weights", "own.json").out)
+    assert forced["text"] == own["text"] and forced["counts"] == own["counts"]
+    model = loading.load("tiny", weights="other.json", force_weights=True)
+    assert model.calibrated and model.weights.gap_intercept == WEIGHTS.gap_intercept
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["generate - --quiet --batch-size 1", "compare abc --decoder dystruct --decoder dystruct:structure=sample --json"],
+)
+def test_a_model_without_weights_of_its_own_is_warned_of_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    raw = dataclasses.replace(backbone(hashed(3, end_logit=-50.0), weights=uneven_weights()), calibrated=False)
+    monkeypatch.setattr(dystruct.decoding, "load", lambda name, **options: raw)
+    outcome = run(*command.split(), *SMALL, stdin=b"abc\nbca\n")
+    assert outcome.status == 0
+    assert outcome.err.count("has no calibrated evidence weights, so neutral ones are used") == 1
