@@ -37,7 +37,8 @@ class Fresh:
 
     probability (N, V): the distributions. cells: the numbers (N,) of the cells in the region (R, W), row by row; None:
     all of them. What the others hold is not looked at, so every masked position must be among them. Where the canvas
-    observes nothing, token and confidence are enough.
+    observes nothing, token and confidence are enough. repeated: whether any of the cells was in play since its window
+    was cleared; if none was, there is nothing to diverge from.
     """
 
     token: Tensor
@@ -47,6 +48,7 @@ class Fresh:
     jump: Tensor | None = None
     probability: Tensor | None = None
     cells: Tensor | None = None
+    repeated: bool = True
 
 
 class Canvas:
@@ -158,10 +160,10 @@ class Canvas:
             raise ValueError("reserve() the widest window before its first pass")
         scratch = self.previous.shape[0] - 1
         origin = pick(torch.where(masked, self.origin.take(region.places), scratch), fresh.cells)
-        before = pick(figures[..., _ENTROPY], fresh.cells)
-        divergence = jensen_shannon_from(
-            fresh.probability, fresh.entropy, self.previous.index_select(0, origin), before
-        )  # fmt: skip
+        divergence = torch.zeros_like(fresh.entropy)
+        if fresh.repeated:
+            last, entropy = self.previous.index_select(0, origin), pick(figures[..., _ENTROPY], fresh.cells)
+            divergence = jensen_shannon_from(fresh.probability, fresh.entropy, last, entropy)
         self.previous.index_copy_(0, origin, fresh.probability)
         return torch.stack((divergence, fresh.entropy, fresh.jump, fresh.confidence, fresh.margin), dim=1)
 

@@ -174,7 +174,10 @@ class Engine:
         fresh = Fresh(found.said.token, found.said.confidence, cells=found.cells)
         if found.summary is not None:
             entropy, margin = found.summary
-            fresh = replace(fresh, entropy=entropy, margin=margin, jump=found.jump, probability=found.said.probability)
+            fresh = replace(
+                fresh, entropy=entropy, margin=margin, jump=found.jump, probability=found.said.probability,
+                repeated=any(row.plays_again(request) for row, request in requests),
+            )  # fmt: skip
         return torch.stack(
             [value.float() for value in self.canvas.commit(region, fresh, found.quotas, tentative)], dim=1
         )  # fmt: skip

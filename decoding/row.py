@@ -108,6 +108,7 @@ class Row:
     _chosen: StructureChosen | None = None
     _steps: list[Step] = field(default_factory=list)
     _logs: list[_Log] = field(default_factory=list)
+    _played: set[int] = field(default_factory=set)  # positions that were in play since the window was cleared
     _figures: tuple[Shared, int] | None = None
     _changes: _Changes | None = None
 
@@ -222,6 +223,10 @@ class Row:
         self._check(values[:, [i for i in positions if i + request.start in looked_at]])
         return Figures(request.start, dict(zip(names, values.tolist(), strict=True)))
 
+    def plays_again(self, request: Pass) -> bool:
+        """Whether any of a pass's positions was in play since the window was opened, or its diagnostics read."""
+        return not self._played.isdisjoint(request.positions)
+
     def known_masks(self, request: Pass) -> int | None:
         """How many of a pass's positions are masked; None if the host does not know."""
         if self._logs:
@@ -304,6 +309,7 @@ class Row:
     def _count(self, request: Pass) -> None:
         self.passes[request.kind] = self.passes.get(request.kind, 0) + request.cost
         self.first_diagnostic &= request.kind != "diagnostic"
+        self._played.update(request.positions)
 
     def _span(self) -> tuple[int, int]:
         assert self._opened is not None, "a window must be open"
@@ -311,6 +317,7 @@ class Row:
         return offset + self._opened.start, offset + self.length
 
     def _clear(self) -> None:
+        self._played.clear()
         self._canvas.clear(self.slot, *self._span())
 
     def _notify(self, event: Event) -> None:
