@@ -183,6 +183,14 @@ def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[st
         load_tasks(["gsm9k"], {})
     with pytest.raises(UserError, match="none of the tasks"):
         load_tasks(["gsm8k"], {"mbpp": tmp_path})
+    with pytest.raises(UserError, match="There is no data for gsm8k at"):
+        load_tasks(["gsm8k"], {"gsm8k": tmp_path / "none"})
+    only_test = settings_of({"gsm8k": data["gsm8k"] / "test.jsonl"})
+    with pytest.raises(UserError, match="or --shots 0"):
+        run_harness(replace(RUN, tasks=("gsm8k",)), only_test, model, {}, tmp_path / "run")
+    (data["mbpp"] / "test.jsonl").unlink()
+    with pytest.raises(UserError, match="folder with a test"):
+        load_tasks(["mbpp"], {"mbpp": data["mbpp"]})
     assert not (tmp_path / "run").exists()
 
 
@@ -258,3 +266,54 @@ def test_choices_are_scored_by_likelihood(tmp_path: Path) -> None:
         assert [float(value) for [[value, _]] in sample["resps"]] == pytest.approx(values)
         assert [greedy for [[_, greedy]] in sample["resps"]] == [is_greedy(network, *pair, settings) for pair in pairs]
         assert sample["acc"] == float(max(range(2), key=values.__getitem__) == item["gold"])
+
+
+def test_what_fills_up_a_share_is_not_decoded_twice(asked: list[dict[str, Any]]) -> None:
+    """The harness gives several processes as many requests each, by repeating the last; repeats are another thing."""
+    from lm_eval.api.instance import Instance
+
+    def request(repeats: int) -> Instance:
+        return Instance("generate_until", {}, ("Two and two?\nAnswer:", {"until": ["x"]}), 0, ("t", 0, repeats))
+
+    model = DystructLM(backbone(hashed(3)), "block", max_new_tokens=4, budget=4)
+    once, twice = request(1), request(2)
+    assert model.generate_until([once, once, once]) == [SAID["Two and two?\nAnswer:"][0]] * 3
+    assert len(asked) == 1
+    model.generate_until([twice, twice])
+    assert len(asked) == 3
+
+
+def test_likelihoods_are_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ARC's own prompt and metric: choices are scored once, and the run's summary has the harness's accuracy."""
+    items = [
+        {
+            "id": str(n),
+            "question": f"What is {n} + 1?",
+            "answerKey": "B",
+            "choices": {"text": [str(n), str(n + 1)], "label": ["A", "B"]},
+        }
+        for n in (3, 4)
+    ]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    settings = HarnessSettings({"arc_easy": tmp_path / "test.jsonl"}, LikelihoodSettings(4, 2))
+    run, model = RunSettings(decoder="block", tasks=("arc_easy",)), load("tiny")
+    run_harness(run, settings, model, {"name": "tiny"}, tmp_path / "run")
+    lines = read_items(tmp_path / "run")
+    assert [(line["item"], line["draw"]) for line in lines] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    for line in lines:
+        answer = model.tokenizer(f" {3 + line['item'] + line['draw']}", add_special_tokens=False)["input_ids"]
+        context = model.tokenizer(f"Question: What is {3 + line['item']} + 1?\nAnswer:", add_special_tokens=False)[
+            "input_ids"
+        ]
+        assert line["likelihood"] == pytest.approx(log_likelihood(model, context, answer, settings.likelihood))
+    right = [lines[2 * n + 1]["likelihood"] > lines[2 * n]["likelihood"] for n in range(2)]
+    found = summarise(tmp_path / "run").tasks["arc_easy"]
+    assert found.right["0/0"] == "".join(str(int(value)) for value in right)
+    assert found.accuracy is not None and found.accuracy.value == sum(right) / 2
+
+    def never(*arguments: Any) -> float:
+        raise AssertionError("all is on record")
+
+    monkeypatch.setattr(harness, "log_likelihood", never)
+    run_harness(run, settings, model, {"name": "tiny"}, tmp_path / "run")
+    assert read_items(tmp_path / "run") == lines

@@ -9,6 +9,7 @@ import random
 import signal
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,18 +101,30 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path, data: st.Data
     assert [line["attempt"] for line in read_items(place)] == [0] * whole + [1] * (3 - whole)
 
 
+def test_a_lower_limit_or_other_first_items_are_an_error(
+    tmp_path: Path, asked: list[Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = RunSettings(tasks=("tiny_logic",), decoder="block", limit=2, max_new_tokens=4, budget=4)
+    run(tmp_path / "run", settings)
+    with pytest.raises(UserError, match="limit 2, not 1"):
+        run(tmp_path / "run", replace(settings, limit=1))
+    monkeypatch.setattr(tasks, "items", lambda task, split="test", limit=None: asked[1:][:limit])
+    with pytest.raises(UserError, match="limit 2, not 3"):
+        run(tmp_path / "run", replace(settings, limit=3))
+    assert len(read_items(tmp_path / "run")) == 2
+
+
 def test_other_settings_in_the_same_folder_are_an_error(tmp_path: Path, asked: list[Problem]) -> None:
     run(tmp_path / "run", RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     for change, name in (
         ({"budget": 5}, "budget 4, not 5"),
         ({"decoder": "fast"}, 'decoder "block", not "fast"'),
-        ({"limit": 2}, "limit 1, not 2"),
         ({"seeds": (1,)}, r"seeds \[0\], not \[1\]"),
     ):
-        changed = {"tasks": ("tiny_logic",), "decoder": "block", "limit": 1, "max_new_tokens": 4, "budget": 4, **change}
+        begun = {"tasks": ("tiny_logic",), "decoder": "block", "limit": 1, "max_new_tokens": 4, "budget": 4}
         with pytest.raises(UserError, match=name):
-            run(tmp_path / "run", RunSettings(**changed))  # type: ignore[arg-type]
+            run(tmp_path / "run", RunSettings.of({**begun, **change}))
     asked[0] = Problem("logic", "kind 0", "a", "", "b")
     with pytest.raises(UserError, match="has tasks"):
         run(tmp_path / "run", RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))

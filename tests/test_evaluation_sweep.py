@@ -65,6 +65,7 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
     [
         ("", "declares no run"),
         ("[settings", "no TOML"),
+        ("run = [1]", "declares no run"),
         ("[other]\na = 1", "unknown part 'other'"),
         (FILE.replace("alpha0 = [1.0, 2.0]", ""), "{alpha0}"),
         (FILE.replace("draws = 2", "drawn = 2"), "no setting 'drawn'"),
@@ -74,12 +75,22 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
         (FILE.replace("longest = 32", "longest = 2"), "prior.max_length=2"),
         (FILE + '\n[[run]]\ndecoder = "block"\nbudget = 4\n', "two runs named 'block'"),
         (FILE.replace("tasks = ", "tasks_ = "), "tasks"),
+        (FILE.replace("draws = 2", "execute_code = true"), "--execute-code"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError) as error:
         planned(tmp_path, text)
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(tasks.__file__).parent / "sweeps").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_the_sweeps_that_come_along_are_sound(path: Path) -> None:
+    for run in read_sweep(path):
+        for task in run.settings.tasks:
+            assert len(tasks.items(task, run.settings.split, run.settings.limit)) == run.settings.limit
 
 
 def test_a_sweep_is_run_once(tmp_path: Path, run: Run, asked: None) -> None:
@@ -103,8 +114,25 @@ def test_a_sweep_is_run_once(tmp_path: Path, run: Run, asked: None) -> None:
     assert (tmp_path / "tables" / "alpha0.md").exists()
 
 
+def test_a_larger_limit_prolongs_the_runs(tmp_path: Path, run: Run, asked: None) -> None:
+    runs = planned(tmp_path)
+    assert run("sweep", "sweep.toml", "out", "--limit", "1").status == 0
+    first = [read_items(tmp_path / "out" / planned.folder) for planned in runs]
+    assert [len(items) for items in first] == [2] * 5
+    assert run("sweep", "sweep.toml", "out", "--status").out.splitlines()[0].endswith(": 2 of 4")
+    longer = run("sweep", "sweep.toml", "out")
+    assert longer.status == 0 and "5 runs, 0 of them finished, 5 to go." in longer.err
+    for planned_run, begun in zip(runs, first, strict=True):
+        items = read_items(tmp_path / "out" / planned_run.folder)
+        assert len(items) == 4 and [item for item in items if item["item"] == 0] == begun
+        assert '"limit": 2' in (tmp_path / "out" / planned_run.folder / "summary.json").read_text()
+    assert "5 runs, 5 of them finished, 0 to go." in run("sweep", "sweep.toml", "out", "--limit", "1").err
+
+
 def test_nothing_is_begun_that_was_not(tmp_path: Path, run: Run, asked: None) -> None:
     planned(tmp_path)
     assert "alpha-budget=16-alpha0=1.0: not begun" in run("sweep", "sweep.toml", "out", "--status").out
     assert not (tmp_path / "out").exists()
+    (tmp_path / "code.toml").write_text(FILE.replace("tiny_logic", "tiny_code"))
+    run("sweep", "code.toml", "out").refused("--execute-code")
     run("sweep", "none.toml", "out").refused("'none.toml' cannot be read")

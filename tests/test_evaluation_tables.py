@@ -161,6 +161,22 @@ def test_subjects_are_pooled(tmp_path: Path) -> None:
     assert accuracy.error == pytest.approx(math.sqrt(4**2 * (1 / 3) / 4 + 2**2 * 0.5 / 2) / 6)
 
 
+def test_runs_task_by_task_are_one(tmp_path: Path, pair: list[Path]) -> None:
+    """A decoder's runs of one task each give the tables that one run of all of them gives."""
+    apart = [
+        make_run(tmp_path / f"{name} {task}", {task: right}, decoder=decoder, figures=figures)
+        for name, decoder, figures, asked in (
+            ("fixed", "fixed", {"forward_passes": 64}, {"maths": [OTHER], "logic": ["1" * 4]}),
+            ("ours", OURS, {}, {"maths": [RIGHT], "logic": ["1100"]}),
+        )
+        for task, right in asked.items()
+    ]
+    whole = {name: table.markdown() for name, table in tables(*pair).items()}
+    assert {name: table.markdown() for name, table in tables(*apart).items()} == whole
+    twice = rows(tables(*pair, *apart)["results"])
+    assert [row["decoder"] for row in twice] == ["fixed", "fixed", OURS, OURS], "the same task twice is two runs"
+
+
 def test_a_saved_summary_gives_the_same_tables(pair: list[Path], tmp_path: Path) -> None:
     for folder in pair:
         load_summary(folder).save(folder / "summary.json")

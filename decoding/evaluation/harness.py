@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
@@ -100,13 +101,13 @@ class DystructLM(LM):
             int(mc_samples), int(mc_batch_size), float(mc_guidance), bool(check_greedy)
         )
         self._parallel: Any = None
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            self._join(device)
         if isinstance(pretrained, Backbone):
             self.model = pretrained
         else:
-            device = device if self._parallel is None else str(self._parallel.device)
+            device = device or own_device()
             self.model = load(pretrained, device=device, dtype=dtype, revision=revision, device_map=device_map)
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            self._join()
         self._device = self.model.device
         self.records: Records | None = None
 
@@ -117,12 +118,18 @@ class DystructLM(LM):
         texts: dict[int, str] = {}
         groups: dict[tuple[str, ...], list[tuple[int, int]]] = {}
         asked: dict[tuple[Any, ...], int] = {}
+        first: dict[tuple[Any, ...], int] = {}
+        filling: list[tuple[int, tuple[Any, ...]]] = []  # repeats that make the shares of several processes equal
         if self.records is not None:
             self.records.expect(len(requests))
         for number, request in enumerate(requests):
             place = (request.task_name, request.doc_id, request.idx)
             repeat = asked[place] = asked.get(place, -1) + 1
+            if repeat >= (request.repeats or 1):
+                filling.append((number, place))
+                continue
             known = None if self.records is None else self.records.text(request, repeat)
+            first.setdefault(place, number)
             if known is not None:
                 texts[number] = known
             else:
@@ -136,6 +143,7 @@ class DystructLM(LM):
                     if self.records is not None:
                         self.records.add_text(requests[number], repeat, generation, seconds)
                     self.cache_hook.add_partial("generate_until", requests[number].args, generation.text)
+        texts |= {number: texts[first[place]] for number, place in filling}
         return [texts[number] for number in range(len(requests))]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
@@ -190,14 +198,14 @@ class DystructLM(LM):
 
     # --- data parallel, as accelerate launches it ---------------------------------------------------------------
 
-    def _join(self, device: str | None) -> None:
+    def _join(self) -> None:
         try:
             from accelerate import Accelerator
         except ImportError as error:
             raise UserError(
                 "Several processes need accelerate; install it with: pip install 'dystruct[accelerate]'."
             ) from error
-        self._parallel = Accelerator(cpu=device == "cpu")
+        self._parallel = Accelerator(cpu=self.model.device.type == "cpu")
         self._rank, self._world_size = self._parallel.process_index, self._parallel.num_processes
 
     def all_gather(self, tensor: Any) -> Any:
@@ -262,6 +270,12 @@ class DystructLM(LM):
         """Ids of a text behind what the model's prompts begin with."""
         head = self.model.prompt_format.split("{prompt}")[0]
         return list(self.model.tokenizer(head + text, add_special_tokens=False)["input_ids"])
+
+
+def own_device() -> str | None:
+    """Of several processes on one machine, each with a GPU of its own, this one's; None for the default."""
+    rank = os.environ.get("LOCAL_RANK")
+    return f"cuda:{rank}" if rank is not None and torch.cuda.is_available() else None
 
 
 def _batches(members: Sequence[tuple[int, int]], size: int) -> Iterator[Sequence[tuple[int, int]]]:

@@ -75,8 +75,6 @@ class HarnessRecords:
 
     def _add(self, request: Instance, place: int, told: dict[str, Any], trace: dict[str, Any] | None) -> None:
         key = (str(request.task_name), int(request.doc_id or 0), self.seed, place)
-        if key in self.folder.done:
-            return  # the harness fills up the parts of a parallel run with items that they have
         if not self.new and self.report is not None:
             self.report(Progress(self.done, self.count, None, None))
         named = dict(zip(("task", "item", "seed", "draw"), key, strict=True))

@@ -56,8 +56,10 @@ def run_harness(
     identity: Mapping[str, Any],
     folder: Path,
     report: Callable[[Progress], None] | None = None,
-) -> None:
-    """Run tasks of the harness, with all that `folder` does not hold yet.
+) -> bool:
+    """Run tasks of the harness, with all that `folder` does not hold yet; whether the results are this process's.
+
+    Of several processes only the first has results.
 
     Raises UserError for tasks that there are not or that cannot be read, for code without execute_code, and for a
     folder that holds a run of other settings.
@@ -78,6 +80,9 @@ def run_harness(
     )  # fmt: skip
     with limited_code(execute_code=settings.execute_code):
         loaded = load_tasks(settings.tasks, harness.data)
+        for task in loaded:
+            if task.task_name in harness.data and not harness.data[task.task_name].is_dir():
+                _check_examples(task, settings.shots)
         described = settings.described(
             identity, lm.decoder, {task.task_name: _items(task, settings) for task in loaded}
         )
@@ -103,6 +108,7 @@ def run_harness(
             )
     if results is not None:
         _write(results, folder, harness)
+    return results is not None
 
 
 def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
@@ -118,9 +124,10 @@ def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
     for name in names:
         if name not in manager.all_tasks:
             raise UserError(f"lm-evaluation-harness has no task {name!r}; `lm_eval ls tasks` lists them.")
+        asked = _with_data(name, data[name]) if name in data else name
         try:
-            found |= manager.load([_with_data(name, data[name]) if name in data else name])["tasks"]
-        except (OSError, ValueError, ConnectionError, ImportError) as error:
+            found |= manager.load([asked])["tasks"]
+        except (OSError, ValueError, LookupError, ImportError) as error:
             first = (str(error).strip().split("\n") or [""])[0][:300].rstrip(".")
             raise UserError(
                 f"The task {name} cannot be loaded ({type(error).__name__}: {first}); check the connection to its data "
@@ -143,8 +150,20 @@ def _with_data(name: str, path: Path) -> dict[str, Any]:
         files = {"test": str(path)} if path.is_file() else {}
     if "test" not in files:
         raise UserError(f"There is no data for {name} at {str(path)!r}; give a file, or a folder with a test.jsonl.")
-    changed = {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
+    changed: dict[str, Any] = {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
+    if not path.is_dir():
+        changed |= {"training_split": None, "validation_split": None, "fewshot_split": None}
     return {"group": "local", "task": [{"task": name, **changed}]}  # a group's members may be changed, tasks may not
+
+
+def _check_examples(task: Any, shots: int | None) -> None:
+    """UserError if a prompt's examples would have to be test items, since there is no other data."""
+    default = task.get_config("num_fewshot") or 0
+    if (shots or 0 if shots is not None and default != 0 else default) and not task.fewshot_cfg.samples:
+        raise UserError(
+            f"The examples of {task.task_name} come from its training items; give --data {task.task_name}=FOLDER with "
+            f"test.jsonl and train.jsonl, or --shots 0."
+        )
 
 
 def _items(task: Any, settings: RunSettings) -> dict[str, Any]:

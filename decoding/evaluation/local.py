@@ -22,7 +22,7 @@ from . import tasks
 from .draws import with_draw
 from .environment import environment
 from .figures import figures
-from .run_folder import Key, RunFolder, read_items
+from .run_folder import Key, RunFolder, read_items, read_run
 from .settings import RunSettings, prior_of
 
 
@@ -50,7 +50,7 @@ def run_local(
 
     identity: the model's (see `settings.identity`). report: called at the beginning and after every batch. Raises
     UserError for tasks, limits and decoders that there are not, for code without execute_code, and for a folder that
-    holds a run of other settings.
+    holds a run of other settings. A larger limit than that of the run in the folder prolongs it.
     """
     if settings.shots is not None:
         raise UserError("The embedded tasks take no examples; leave out --shots.")
@@ -59,9 +59,9 @@ def run_local(
     problems = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
     if any(map(tasks.needs_execution, problems)) and not settings.execute_code:
         raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
-    told = {task: {"items": len(asked), "digest": tasks.digest(asked)} for task, asked in problems.items()}
-    described = settings.described(identity, decoder, told)
-    with RunFolder(folder, described, environment(model.device)) as records:
+    described = settings.described(identity, decoder, _told(problems))
+    shorter = _shorter(described, problems, folder)
+    with RunFolder(folder, described, environment(model.device), shorter=shorter) as records:
         every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
         before, correct = len(records.done), _correct(folder)
         started = time.monotonic()
@@ -74,6 +74,23 @@ def run_local(
             done = len(records.done)
             rate = (time.monotonic() - started) / (done - before)
             _report(report, Progress(done, every, correct, rate * (every - done)))
+
+
+def _told(problems: Mapping[str, list[Problem]]) -> dict[str, dict[str, Any]]:
+    """What tells the items of each task."""
+    return {task: {"items": len(asked), "digest": tasks.digest(asked)} for task, asked in problems.items()}
+
+
+def _shorter(
+    described: Mapping[str, Any], problems: Mapping[str, list[Problem]], folder: Path
+) -> dict[str, Any] | None:
+    """The settings of the same run with as many items as that in the folder has; None if it is not shorter."""
+    if not (folder / "run.json").exists():
+        return None
+    limit = read_run(folder)["settings"].get("limit")
+    if limit is None or all(limit >= len(asked) for asked in problems.values()):
+        return None
+    return {**described, "limit": limit, "tasks": _told({task: asked[:limit] for task, asked in problems.items()})}
 
 
 def _batches(settings: RunSettings, problems: Mapping[str, list[Problem]]) -> Iterator[list[Key]]:

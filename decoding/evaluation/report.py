@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from .pools import pooled
 from .structures import structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import Table, contents
-from .tables import all_tables, comparable, ordered
+from .tables import all_tables, comparable, merged, ordered
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
@@ -60,7 +61,7 @@ def report(paths: Sequence[Path], out: Path) -> list[Path]:
 
 def accuracy_plot(runs: Sequence[RunSummary], task: str) -> Figure | None:
     """Accuracy of a task against forward passes, a point a run, with intervals of two standard errors."""
-    found = [(run, pooled(run).get(task)) for run in ordered(runs)]
+    found = [(run, pooled(run).get(task)) for run in ordered(merged(runs))]
     shown = [(run, summary) for run, summary in found if summary is not None and summary.accuracy is not None]
     if len(shown) < 2:
         return None
@@ -80,24 +81,27 @@ def accuracy_plot(runs: Sequence[RunSummary], task: str) -> Figure | None:
 
 def _structures(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Table]:
     """The tables of MAP against sampled structures, for every set of runs that differ in their structure rule only."""
-    groups: dict[str, dict[str, tuple[Path, RunSummary]]] = {}
+    groups: dict[str, dict[str, dict[str, tuple[Path, RunSummary]]]] = {}  # rule -> task -> the run with the most draws
     for place, run in zip(places, runs, strict=True):
         rule = run.settings["decoder_settings"].get("structure")
         if rule in ("map", "consensus", "sample") and place.is_dir() and any(place.glob("items*.jsonl")):
-            held = groups.setdefault(json.dumps(comparable(run, ("structure",)), sort_keys=True), {})
-            if rule not in held or run.settings["draws"] > held[rule][1].settings["draws"]:
-                held[rule] = place, run
+            group = groups.setdefault(json.dumps(comparable(run, ("structure",)), sort_keys=True), {})
+            held = group.setdefault(rule, {})
+            for task in run.tasks:
+                if task not in held or run.settings["draws"] > held[task][1].settings["draws"]:
+                    held[task] = place, run
     tables: list[Table] = []
-    for held in groups.values():
-        records: dict[str, Any] = {rule: scored_items(place) for rule, (place, _) in held.items()}
-        settings = next(iter(held.values()))[1].settings
-        for seed in settings["seeds"]:
-            told = f"budget {settings['budget']}, temperature {settings['temperature']:g}, seed {seed}"
+    for group in groups.values():
+        records = {rule: _records(held) for rule, held in group.items()}
+        [(_, run), *_] = next(iter(group.values())).values()
+        for seed in run.settings["seeds"]:
+            told = f"budget {run.settings['budget']}, temperature {run.settings['temperature']:g}, seed {seed}"
             for table in structure_tables(records, seed, told):
                 before = sum(other.name.split("-")[0] == table.name for other in tables)
-                tables.append(
-                    table
-                    if not before
-                    else Table(f"{table.name}-{before + 1}", table.caption, table.columns, table.rows)
-                )
+                tables.append(replace(table, name=f"{table.name}-{before + 1}") if before else table)
     return tables
+
+
+def _records(held: Mapping[str, tuple[Path, RunSummary]]) -> list[dict[str, Any]]:
+    """The records of tasks, each from its run's folder."""
+    return [record for task, (place, _) in held.items() for record in scored_items(place) if record["task"] == task]

@@ -29,14 +29,22 @@ class RunFolder:
 
     settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
     names the first that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
-    run.json. part: of several processes that share a folder, which one this is; each has files of its own.
+    run.json. part: of several processes that share a folder, which one this is; each has files of its own. shorter:
+    settings under which a run may have begun that this one prolongs; it takes on `settings`.
     """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Any], environment: Mapping[str, Any], *, part: int | None = None
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        *,
+        part: int | None = None,
+        shorter: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
-        self.settings: dict[str, Any] = json.loads(json.dumps(settings))
+        self.settings: dict[str, Any] = _plain(settings)
+        self._shorter = None if shorter is None else _plain(shorter)
         folder.mkdir(parents=True, exist_ok=True)
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
@@ -61,7 +69,9 @@ class RunFolder:
         path = self.folder / "run.json"
         if path.exists():
             content = read_run(self.folder)
-            _compare(content["settings"], self.settings, self.folder)
+            if content["settings"] != self._shorter:
+                _compare(content["settings"], self.settings, self.folder)
+            content["settings"] = self.settings
         else:
             content = {"format": FORMAT, "settings": self.settings, "environments": []}
         if part == 0:
@@ -159,6 +169,11 @@ def _compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -
                 f"The run in {str(folder)!r} has {name} {_shown(found.get(name))}, not {_shown(asked.get(name))}; go "
                 f"on with its settings, or name another folder."
             )
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they come back from a file."""
+    return json.loads(json.dumps(settings))
 
 
 def _shown(value: Any) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from . import tasks
 from .run_folder import read_items, read_run
 from .settings import RunSettings
 
@@ -52,8 +53,11 @@ class State:
         return self.count is not None and self.done >= self.count
 
 
-def read_sweep(path: Path) -> list[PlannedRun]:
-    """The runs that a file declares. Raises UserError that says what is wrong with it."""
+def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = None) -> list[PlannedRun]:
+    """The runs that a file declares. Raises UserError that says what is wrong with it.
+
+    execute_code: whether code may be run to score it, which no file can allow. limit: in place of the file's.
+    """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -64,9 +68,11 @@ def read_sweep(path: Path) -> list[PlannedRun]:
     if unknown:
         raise UserError(f"The sweep {str(path)!r} has an unknown part {sorted(unknown)[0]!r}; it has settings and run.")
     shared, runs = content.get("settings", {}), content.get("run", [])
-    if not isinstance(shared, dict) or not isinstance(runs, list) or not runs:
+    if not isinstance(shared, dict) or not isinstance(runs, list) or not runs or not all(map(_is_table, runs)):
         raise UserError(f"The sweep {str(path)!r} declares no run; give each one a [[run]].")
-    planned = [run for declared in runs for run in _planned(shared, declared)]
+    if limit is not None:
+        runs = [{**declared, "limit": limit} for declared in runs]
+    planned = [run for declared in runs for run in _planned(shared, declared, execute_code)]
     for run in planned:
         if sum(other.folder == run.folder for other in planned) > 1:
             raise UserError(f"The sweep {str(path)!r} has two runs named {run.folder!r}; give one another name.")
@@ -80,11 +86,19 @@ def state(run: PlannedRun, out: Path) -> State:
         return State(0, None)
     settings = read_run(folder)["settings"]
     items = sum(task.get("items") or 0 for task in settings["tasks"].values())
+    if set(run.settings.tasks) <= set(tasks.DOMAINS):  # which may have begun with a lower limit
+        items = sum(len(tasks.items(task, run.settings.split, run.settings.limit)) for task in run.settings.tasks)
     return State(len(read_items(folder)), items * len(settings["seeds"]) * settings["draws"])
 
 
-def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[PlannedRun]:
+def _is_table(content: object) -> bool:
+    return isinstance(content, dict)
+
+
+def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_code: bool) -> Iterator[PlannedRun]:
     given = {**shared, **declared}
+    if "execute_code" in given:
+        raise UserError("A sweep's file cannot allow to run code; leave execute_code out and give --execute-code.")
     decoder = given.get("decoder", "dystruct")
     varied = {name: value for name, value in given.items() if isinstance(value, list) and name not in _LISTS}
     holes = re.findall(r"\{(\w+)\}", decoder) if isinstance(decoder, str) else []
@@ -101,7 +115,8 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator
         own = {name: chosen.get(name, told.get(name)) for name in varied}
         name = str(declared.get("name") or text)
         label = ", ".join([name, *(f"{hole} {value}" for hole, value in told.items())])
-        settings = RunSettings.of({**chosen, "decoder": text, "name": label if declared.get("name") else None})
+        told_settings = {**chosen, "decoder": text, "name": label if declared.get("name") else None}
+        settings = RunSettings.of({**told_settings, "execute_code": execute_code})
         settings.with_decoder()
         parts = [name, *(f"{key}={value}" for key, value in own.items() if key != "decoder")]
         yield PlannedRun(re.sub(r"[^\w.=,+-]+", "-", "-".join(parts)), model, settings)

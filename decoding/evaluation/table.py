@@ -122,8 +122,8 @@ def number(found: Mean | None, digits: int = 1) -> Number | None:
 
 
 def contents(tables: Sequence[Table]) -> str:
-    """All tables below one another, in Markdown."""
-    return "\n".join(table.markdown() for table in tables)
+    """All tables below one another, in Markdown, each under its name."""
+    return "\n".join(f"## {table.name}\n\n{table.markdown()}" for table in tables)
 
 
 def _markdown(cell: Cell) -> str:

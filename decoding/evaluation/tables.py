@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..dystruct import DyStruct
@@ -25,12 +26,24 @@ SENSITIVITY = {
     "weld_radius": ("weld-radius", "welding radius, tokens", "r weld"),
 }
 COMPONENTS = ("schedule", "weld")
-_OWN = {"name", "decoder", "decoder_settings", "tasks", "batch_size", "traces", "execute_code", "model", "draws"}
+_OWN = {
+    "name",
+    "decoder",
+    "decoder_settings",
+    "tasks",
+    "batch_size",
+    "traces",
+    "execute_code",
+    "model",
+    "draws",
+    "data",
+}
 
 
 def all_tables(runs: Sequence[RunSummary]) -> list[Table]:
-    """Every table for which there are runs."""
+    """Every table for which there are runs; those of one decoder on different tasks count as one run."""
     tables: list[Table] = []
+    runs = merged(runs)
     if runs:
         tables += [results(runs), efficiency(runs), texts(runs)]
     tables += ablations(runs)
@@ -38,6 +51,22 @@ def all_tables(runs: Sequence[RunSummary]) -> list[Table]:
         tables += sensitivity(runs, setting)
     paired = paired_tests(runs)
     return [*tables, paired] if paired.rows else tables
+
+
+def merged(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """The runs, with those put together that have the same name and settings and no task in common."""
+    found: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        same = [run.label, run.settings["draws"], comparable(run, ())]
+        parts = found.setdefault(json.dumps(same, sort_keys=True), [])
+        for place, part in enumerate(parts):
+            if not set(part.tasks) & set(run.tasks):
+                environments = [*part.environments, *run.environments]
+                parts[place] = replace(part, environments=environments, tasks={**part.tasks, **run.tasks})
+                break
+        else:
+            parts.append(run)
+    return [run for parts in found.values() for run in parts]
 
 
 def results(runs: Sequence[RunSummary]) -> Table:
@@ -242,7 +271,7 @@ def _circumstances(run: RunSummary) -> dict[str, Any]:
 
 
 def comparable(run: RunSummary, varied: Iterable[str]) -> list[Any]:
-    """What two DyStruct runs must share to differ in the varied settings of the decoder only."""
+    """What two runs must share to differ in the varied settings of the decoder only."""
     return [_circumstances(run), _without(run.settings["decoder_settings"], varied)]
 
 

@@ -85,6 +85,9 @@ def evaluate(
         raise UserError("--data and the --mc options have no use with the embedded tasks; leave them out.")
     if not embedded:
         need_harness()
+        from ..evaluation.harness import own_device
+
+        device = device or (own_device() if device_map is None else None)
     loaded = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)
     told = identity(loaded, model_folder(model, revision))
     if embedded:
@@ -96,7 +99,8 @@ def evaluate(
     else:
         from ..evaluation.harness_run import HarnessSettings, run_harness
 
-        run_harness(settings, HarnessSettings(files, likelihood, samples), loaded, told, folder, reporter())
+        if not run_harness(settings, HarnessSettings(files, likelihood, samples), loaded, told, folder, reporter()):
+            return
     finish(folder)
 
 

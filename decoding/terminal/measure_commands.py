@@ -98,7 +98,7 @@ def calibrate(
     intercept: Intercept = True,
     nuts: Nuts = False,
     seed: options.Seed = 0,
-    batch_size: options.BatchSize = 16,
+    batch_size: options.BatchSize = 8,
     save: Report = None,
     svg: ReportPicture = None,
     as_json: ReportAsJson = False,

@@ -11,7 +11,7 @@ import typer
 from ..errors import UserError
 from . import options
 from .eval_command import is_embedded, left, need_harness, reporter
-from .eval_options import Folder
+from .eval_options import ExecuteCode, Folder
 from .options import named_path
 from .reporting import complain, status
 
@@ -24,6 +24,13 @@ SweepFile = Annotated[
         metavar="FILE", help="The runs, TOML: [settings] and [[run]].", show_default=False, parser=named_path
     ),
 ]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", min=1, metavar="N", show_default=False,
+        help="The first N items of each task, in place of the file's limit. A larger one later prolongs the runs.",
+    ),
+]  # fmt: skip
 Status = Annotated[
     bool, typer.Option("--status", help="Run nothing: say how far each run is.", show_default=False)
 ]  # fmt: skip
@@ -35,13 +42,16 @@ def sweep(
     device: options.Device = None,
     device_map: options.DeviceMap = None,
     dtype: options.Dtype = None,
+    limit: Limit = None,
+    execute_code: ExecuteCode = False,
     only_status: Status = False,
 ) -> None:
     """Make the runs that FILE declares, in folders below FOLDER; those that stand there are gone on with."""
     with status("starting"):
         from ..evaluation.sweep import read_sweep, state
+        from ..evaluation.tasks import needs_execution
 
-        planned = read_sweep(file)
+        planned = read_sweep(file, execute_code=execute_code, limit=limit)
     before = {run.folder: state(run, folder) for run in planned}
     if only_status:
         for run in planned:
@@ -52,6 +62,8 @@ def sweep(
     for run in planned:
         if not is_embedded(run.settings.tasks):
             need_harness()
+        elif not execute_code and any(map(needs_execution, run.settings.tasks)):
+            raise UserError("Code is scored by running it; allow that with --execute-code.")
     waiting = [run for run in planned if not before[run.folder].finished or not _summarised(folder, run)]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
     models: dict[str, Any] = {}
