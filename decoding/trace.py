@@ -6,13 +6,17 @@ whole sequence. A trace is plain data; it is saved as one JSON file (no pickle) 
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = "dystruct-trace-1"
 PassKind = Literal["diagnostic", "resolve", "weld"]
@@ -116,8 +120,20 @@ Event = WindowOpened | StructureChosen | Step | WindowClosed
 
 
 @dataclass(frozen=True)
+class Labels:
+    """What a window says itself with: the texts of tokens, which of them end a text, the settings of its run."""
+
+    token_texts: Mapping[int, str] = field(default_factory=dict)
+    end_tokens: tuple[int, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Window:
-    """One expansion step: how it opened, its structure (None for a decoder that draws none), its passes, its end."""
+    """One expansion step: how it opened, its structure (None for a decoder that draws none), its passes, its end.
+
+    A generation's windows know its token texts and show them in a notebook; one by itself shows token ids.
+    """
 
     opened: WindowOpened
     structure: StructureChosen | None
@@ -140,6 +156,23 @@ class Window:
             yield self.structure
         yield from (step for step in self.steps if step.kind != "diagnostic")
         yield self.closed
+
+    def labelled(self, labels: Labels) -> Window:
+        """The same window, which shows itself with these labels; they are no part of its value nor of what is saved."""
+        window = copy.copy(self)
+        vars(window)["labels"] = labels
+        return window
+
+    def __repr__(self) -> str:
+        return (
+            f"Window(index: {self.opened.index}, start: {self.opened.start}, tokens: {len(self.closed.tokens)}, "
+            f"blocks: {self.block_count}, steps: {len(self.steps)})"
+        )
+
+    def _repr_html_(self) -> str:
+        from .replay.notebook import window_picture  # knows traces itself
+
+        return window_picture(self, vars(self).get("labels", Labels()))
 
 
 @dataclass(frozen=True)
@@ -168,6 +201,10 @@ class Generation:
     mask_token: int = -1
     settings: dict[str, Any] = field(default_factory=dict)
     end_tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        labels = Labels(self.token_texts, self.end_tokens, self.settings)
+        object.__setattr__(self, "windows", tuple(window.labelled(labels) for window in self.windows))
 
     @property
     def forward_passes(self) -> int:
@@ -237,6 +274,28 @@ class Generation:
         from .replay import save_page  # knows traces itself
 
         save_page(path, self, beside)
+
+    def plot_unmasking(self, *, tokens: bool = True, ax: Axes | None = None) -> Axes:
+        """Draw when each position got its token: the number of the forward pass over the positions.
+
+        Welds are marked, ends of blocks and windows are lines. `tokens`: name the positions by their tokens, as long as
+        there are few. Makes a figure of its own without `ax`. ValueError for a response without a token.
+        """
+        from .unmasking import plot_generation  # knows traces itself
+
+        return plot_generation(self, tokens=tokens, ax=ax)
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 60 else self.text[:59] + "…"
+        return (
+            f"Generation({text!r}, useful tokens: {self.useful_tokens}, windows: {len(self.windows)}, "
+            f"passes: {self.forward_passes}, stop reason: {self.stop_reason})"
+        )
+
+    def _repr_html_(self) -> str:
+        from .replay.notebook import generation_picture  # knows traces itself
+
+        return generation_picture(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Generation:

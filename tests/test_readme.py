@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 
+from dystruct.decoding.bench.__main__ import PARTS
+from dystruct.decoding.study.__main__ import app as study
 from dystruct.decoding.terminal.cli import app
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("model", "inference", "decoding", "notebooks")
+HARNESS = "dystruct.decoding.evaluation"
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.DOTALL | re.MULTILINE)
 
 
@@ -38,14 +44,31 @@ PYTHON = {
 PAGES = [name for name in PYTHON if name.endswith(".md")]
 
 
-def _commands(text: str) -> Iterator[str]:
-    """Command lines: indented or fenced ones, and code spans."""
+def _shown(text: str) -> Iterator[str]:
+    """Lines of code that are not Python: fenced or indented; one that ends in a backslash goes on in the next."""
     for _, language, code in FENCE.findall(text):
-        if language in ("", "sh", "bash", "console"):
-            yield from code.splitlines()
-    rest = FENCE.sub("", text)
-    yield from re.findall(r"^ {4,}(\S.*)$", rest, flags=re.MULTILINE)
-    yield from re.findall(r"`([^`\n]+)`", rest)
+        if language != "python":
+            yield from re.sub(r"\\\n *", "", code).splitlines()
+    yield from re.findall(r"^ {4,}(\S.*)$", re.sub(r"\\\n *", "", FENCE.sub("", text)), flags=re.MULTILINE)
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Command lines: code that is not Python, and code spans."""
+    yield from _shown(text)
+    yield from re.findall(r"`([^`]+)`", FENCE.sub("", text))
+
+
+def _parse(program: typer.Typer, words: list[str], line: str) -> None:
+    """Fail if a program of several commands does not know the command or one of its options."""
+    commands: Any = get_command(program)
+    if not words or words[0].startswith("-"):
+        return
+    try:
+        commands.commands[words[0]].make_context(words[0], words[1:])
+    except Exception as error:  # typer has its own copy of click's errors
+        # in running text a command stands with the option in question alone
+        if type(error).__name__ != "MissingParameter":
+            raise AssertionError(line) from error
 
 
 def test_the_readme_and_the_page_of_readings_have_examples() -> None:
@@ -68,21 +91,44 @@ def test_what_a_notebook_shows_without_running_it_is_python(notebook: str) -> No
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+def test_code_is_python_or_a_command(document: str) -> None:
+    """Else nothing here would look at it."""
+    for line in _shown(DOCUMENTS[document]):
+        assert line.startswith(("dystruct ", "make ", "python -m dystruct.", "cp ")), line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_commands_are_ones_that_the_program_and_the_makefile_know(document: str) -> None:
-    program: Any = get_command(app)
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for line in _commands(DOCUMENTS[document]):
-        words = shlex.split(line, comments=True) if line.startswith(("dystruct ", "make ")) else []
-        if words[:1] == ["make"]:
-            assert all("=" in word or word in targets for word in words[1:]), line
-        elif words[1:] and not words[1].startswith("-"):
-            command = program.commands[words[1]]
-            try:
-                command.make_context(words[1], words[2:])
-            except Exception as error:  # typer has its own copy of click's errors
-                # in running text a command stands with the option in question alone
-                if type(error).__name__ != "MissingParameter":
-                    raise AssertionError(line) from error
+        line = re.sub(r"^torchrun .*--no-python ", "", line)
+        known = line.startswith(("dystruct ", "make ", "python -m dystruct.", "pip install "))
+        words = [word for word in shlex.split(line, comments=True) if word != "…"] if known else []
+        match words:
+            case ["make", *rest]:
+                assert all("=" in word or word in targets for word in rest), line
+            case ["dystruct", *rest]:
+                _parse(app, rest, line)
+            case ["pip", "install", *rest]:
+                found = [re.fullmatch(r"dystruct\[(\w+)\]", word) for word in rest]
+                assert all(match is not None and match[1] in extras for match in found), line
+            case ["python", "-m", module, *rest]:
+                assert find_spec(module) is not None, line
+                if module == "dystruct.decoding.study":
+                    _parse(study, rest, line)
+                elif module != HARNESS:
+                    assert (module, set(rest) <= set(PARTS)) == ("dystruct.decoding.bench", True), line
+
+
+def test_options_of_the_harness_are_its_own() -> None:
+    harness = pytest.importorskip("lm_eval._cli.harness", reason="lm-evaluation-harness is not installed")
+    lines = [
+        line for text in DOCUMENTS.values() for line in _commands(text) if line.startswith(f"python -m {HARNESS} ")
+    ]
+    for line in lines:
+        harness.HarnessCLI()._parser.parse_args(shlex.split(line)[3:])
+    assert lines
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import torch
 
-from dystruct.inference import posterior
+from dystruct.inference import StructurePosterior, posterior
 from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure
 
 from ..terminal.wording import TokenTexts, caption, is_inferred, literal, summary
@@ -121,23 +121,31 @@ def _structure(chosen: StructureChosen, window: Window, settings: dict[str, Any]
 
 
 def _exact(chosen: StructureChosen, window: Window, prior: Any) -> dict[str, Any] | None:
-    """The MAP partition and the block count's law; None where the trace does not say what posterior it was.
+    """The MAP partition and the block count's law; None where the trace does not say what posterior it was."""
+    exact = recomputed(chosen, window.opened.previous_instability, prior)
+    if exact is None:
+        return None
+    best = exact.map().partition
+    return {"map": best.ends, "log": _short(exact.log_prob(best)), "count": _shorts(exact.block_count.tolist())}
 
-    A decoder of one's own need not have this prior: what is computed has to give the recorded marginals again.
+
+def recomputed(chosen: StructureChosen, previous_instability: float, prior: Any) -> StructurePosterior | None:
+    """The posterior that a structure was drawn from, by its diagnostics and the prior among a run's settings.
+
+    A decoder of one's own need not have this prior: what is computed has to give the recorded cut marginals again, else
+    the answer is None.
     """
     try:
         exact = posterior(
             Diagnostics(chosen.instability, chosen.edge_logit),  # type: ignore[arg-type] # takes lists, too
-            Context(window.opened.previous_instability),
+            Context(previous_instability),
             PriorConfig(**prior),
         )
     except (ValueError, TypeError):
         return None
     recorded = torch.tensor(chosen.cut_marginals, dtype=torch.float64)
-    if not torch.allclose(exact.cut_marginals, recorded, rtol=0.0, atol=_AGREEMENT):
-        return None
-    best = exact.map().partition
-    return {"map": best.ends, "log": _short(exact.log_prob(best)), "count": _shorts(exact.block_count.tolist())}
+    same = recorded.shape == exact.cut_marginals.shape
+    return exact if same and torch.allclose(exact.cut_marginals, recorded, rtol=0.0, atol=_AGREEMENT) else None
 
 
 def _shorts(values: Iterable[float]) -> list[float | None]:
