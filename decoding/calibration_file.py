@@ -4,6 +4,7 @@
     model              fingerprint of the checkpoint that the weights were fitted on
     standardisation    null: the features enter as they are
     position, gap      weights by feature, each with an intercept beside it
+    gap_base_rate      how often the gap targets were 1; null if the fit has no intercept to hold it
     provenance         penalty lambda, numbers of problems and rows, seed, and what the fit was worth
 
 Weights fitted on one model mean nothing on another, so reading them for another model is an error unless forced.
@@ -27,6 +28,7 @@ from .errors import UserError
 FILE_NAME = "calibration.json"
 FORMAT = "dystruct-calibration-1"
 _SAMPLE = 1 << 16
+_LONGEST_HEADER = 100_000_000  # what the format allows; a damaged file may claim more
 
 
 def fingerprint(folder: Path) -> str:
@@ -36,7 +38,7 @@ def fingerprint(folder: Path) -> str:
         with path.open("rb") as file:
             head = file.read(8)
             digest.update(f"{path.name} {path.stat().st_size} ".encode() + head)
-            digest.update(file.read(int.from_bytes(head, "little") + _SAMPLE))
+            digest.update(file.read(min(int.from_bytes(head, "little"), _LONGEST_HEADER) + _SAMPLE))
     return digest.hexdigest()[:32]
 
 
@@ -51,6 +53,7 @@ def write_calibration(path: Path, weights: EvidenceWeights, model_fingerprint: s
         "position_intercept": weights.position_intercept,
         "gap": dict(zip(GAP_FEATURES, weights.gap.tolist(), strict=True)),
         "gap_intercept": weights.gap_intercept,
+        "gap_base_rate": weights.gap_base_rate,
         "provenance": provenance,
     }
     partial = path.with_name(path.name + ".partial")
@@ -82,6 +85,7 @@ def read_calibration(path: str | Path | None, folder: Path, *, force: bool = Fal
             content["position_intercept"],
             torch.tensor([content["gap"][name] for name in GAP_FEATURES], dtype=torch.float64),
             content["gap_intercept"],
+            content["gap_base_rate"],
         )
         fitted_on = content["model"]
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -40,6 +40,7 @@ _CHOICES = {
     "weld": ("sequential", "joint", "off"),
     "final_instability": ("calibrated", "centred"),
     "schedule": ("priority", "left-to-right"),
+    "edge_base_rate": ("kept", "removed"),
 }
 
 
@@ -50,7 +51,9 @@ class DyStruct:
     structure: "map", "sample", "consensus", "none" (one block) or a StructureRule of your own. length_rule: None takes
     the structure rule's. diagnostic_passes: K. passes: T(B) by interpolation between min_passes and max_passes, or
     as a share of the budget. weld_radius in tokens, weld_passes a boundary. schedule "left-to-right" is the
-    ablation that ignores priorities. Raises UserError for a value that is none of these.
+    ablation that ignores priorities. edge_base_rate: whether edge logits keep the base rate of what they were fitted
+    on, as a logistic fit has it, or lose it, which leaves likelihood ratios (R8). Raises UserError for a value that is
+    none of these.
     """
 
     structure: str | StructureRule = "map"
@@ -65,6 +68,7 @@ class DyStruct:
     weld: WeldRule = "sequential"
     final_instability: Literal["calibrated", "centred"] = "calibrated"
     schedule: Literal["priority", "left-to-right"] = "priority"
+    edge_base_rate: Literal["kept", "removed"] = "kept"
     weights: EvidenceWeights | None = None
 
     def __post_init__(self) -> None:
@@ -82,14 +86,14 @@ class DyStruct:
             raise UserError(f"min_passes ({self.min_passes}) must not exceed max_passes ({self.max_passes}).")
 
     @classmethod
-    def preset(cls, name: str, **changes: object) -> DyStruct:
+    def preset(cls, name: str, **changes: Any) -> DyStruct:
         """A named setting of `PRESETS`, with single fields changed."""
         if name not in PRESETS:
             raise UserError(f"There is no preset {name!r}; the presets are {', '.join(PRESETS)}.")
         unknown = set(changes) - {field.name for field in fields(cls)}
         if unknown:
             raise UserError(f"DyStruct has no setting {sorted(unknown)[0]!r}.")
-        return cls(**{**PRESETS[name], **changes})  # type: ignore[arg-type]
+        return cls(**{**PRESETS[name], **changes})
 
     @property
     def widest(self) -> int:
@@ -100,7 +104,7 @@ class DyStruct:
         """Decode one sequence (Algorithm 2)."""
         rule = RULES[self.structure] if isinstance(self.structure, str) else self.structure
         length_of = LENGTH_RULES[self.length_rule] if self.length_rule else rule.length
-        weights = self.weights or row.model.weights
+        weights = self._weights(row)
         previous = 0.5
         while row.remaining > 0 and row.passes_left > 0:
             # 1. Adaptive window expansion
@@ -139,6 +143,18 @@ class DyStruct:
             if row.ended:
                 return
 
+    def _weights(self, row: Row) -> EvidenceWeights:
+        weights = self.weights or row.model.weights
+        if self.edge_base_rate == "kept":
+            return weights
+        try:
+            return weights.without_base_rate()
+        except ValueError as error:
+            raise UserError(
+                f"The base rate cannot be removed from edge logits: {str(error).removesuffix('.')}; fit weights with "
+                f"`dystruct calibrate`, or keep it (edge_base_rate kept)."
+            ) from error
+
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
         """T(B) for each block, not more than it has tokens (R11)."""
         instabilities = block_instability(partition, diagnostics.instability).tolist()
@@ -166,7 +182,7 @@ class DyStruct:
 
 # The paper's settings, and its ablations: each leaves out one of the method's parts (the window of one length is as
 # long as the first one would be on average).
-PRESETS: dict[str, dict[str, object]] = {
+PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "appendix": {"weld_radius": 4},
     "no-schedule": {"schedule": "left-to-right"},

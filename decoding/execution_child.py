@@ -137,14 +137,23 @@ def shut_in(memory_bytes: int, cpu_seconds: int) -> None:
 def last_line(error: BaseException, source: str) -> str:
     """The error in one line; of a bare assertion, the line of the program that it stands on."""
     name = type(error).__name__
-    text = str(error)
+    text = _text(error)
     if not text and isinstance(error, AssertionError):
         trace, line = error.__traceback__, 0
         while trace is not None:
             line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == "<program>" else line
             trace = trace.tb_next
-        text = source.split("\n")[line - 1].strip()
+        # A program's lines may end in other ways, too; then a line of that number need not be there.
+        text = "".join(source.split("\n")[line - 1 : line]).strip()
     return f"{name}: {text}" if text else name
+
+
+def _text(told: object) -> str:
+    """What an error says; nothing where saying it fails, as it may with the program's own classes."""
+    try:
+        return str(told)
+    except BaseException:
+        return ""
 
 
 def run(source: str) -> tuple[str, str]:
@@ -155,7 +164,7 @@ def run(source: str) -> tuple[str, str]:
     try:
         exec(compile(source, "<program>", "exec"), module.__dict__)
     except SystemExit as error:
-        return "exit", f"SystemExit: {error.code}"
+        return "exit", f"SystemExit: {_text(error.code)}"
     except MemoryError:
         return "memory", "MemoryError"
     except BaseException as error:

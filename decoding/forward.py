@@ -1,4 +1,4 @@
-"""The forward call for the passes of a batch: which tokens go in, which outputs are projected, what they predict.
+"""The forward calls for the passes of a batch: which tokens go in, which outputs are projected, what they predict.
 
 Only positions in play are projected: the hidden states of the cells that a pass may commit are gathered, from rows of
 any lengths, into one (N, d) tensor, and everything over the vocabulary happens on (N, V). With a prefix cache a row's
@@ -21,6 +21,7 @@ from torch import Tensor
 from dystruct.model import Summary, hidden_jump, summarise
 
 from .backbone import Backbone
+from .batching import shared_calls
 from .canvas import Canvas, Region
 from .randomness import gumbel_noise
 from .request import Pass
@@ -74,7 +75,7 @@ class Forward:
         self.caches = [model.prefix_cache(slots, canvas.capacity) for _ in range(2)] if prefix_cache else None
 
     def predict(self, requests: Requests) -> Predicted:
-        """What the model says of all passes' positions, in one forward call a kind of run; guidance goes twice."""
+        """What the model says of all passes' positions, in a forward call for each kind of run; guidance goes twice."""
         model, canvas = self.model, self.canvas
         runs = [self._run(row, request) for row, request in requests]
         again = [i for i, (_, request) in enumerate(requests) if request.sampling.guidance]
@@ -150,11 +151,14 @@ class Forward:
             groups.setdefault((run.segment, self.caches is not None and run.unconditional), []).append(i)
         found, bases, begin = [], [0] * len(runs), 0
         for members in groups.values():
-            hidden = self._call([runs[i] for i in members])
-            for k, i in enumerate(members):
-                bases[i] = begin + k * hidden.shape[1]
-            begin += hidden.shape[0] * hidden.shape[1]
-            found.append(hidden.reshape(-1, hidden.shape[-1]))
+            lengths = [runs[i].end - runs[i].first for i in members]
+            for rows in shared_calls(lengths, self.canvas.device):
+                together = [members[row] for row in rows]
+                hidden = self._call([runs[i] for i in together])
+                for k, i in enumerate(together):
+                    bases[i] = begin + k * hidden.shape[1]
+                begin += hidden.shape[0] * hidden.shape[1]
+                found.append(hidden.reshape(-1, hidden.shape[-1]))
         return found[0] if len(found) == 1 else torch.cat(found), bases
 
     def _call(self, runs: list[_Run]) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from dystruct.model import (
     GAP_FEATURES,
@@ -113,7 +114,8 @@ def records_of_trace(
             raise ValueError(f"window {index} has no structure: take a decoding whose decoder draws one.")
         phi = np.array(chosen.position_features, dtype=float).reshape(-1, len(POSITION_FEATURES))
         psi = np.array(chosen.gap_features, dtype=float).reshape(-1, len(GAP_FEATURES))
-        diagnostics = Diagnostics(chosen.instability, chosen.edge_logit, phi, psi)  # type: ignore[arg-type]
+        h, ell = (torch.tensor(values, dtype=torch.float64) for values in (chosen.instability, chosen.edge_logit))
+        diagnostics = Diagnostics(h, ell, torch.from_numpy(phi), torch.from_numpy(psi))
         remaining = None if max_new_tokens is None else max_new_tokens - start
         records.append(
             WindowRecord(

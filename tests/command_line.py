@@ -74,5 +74,5 @@ def calls(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def helps(command: str) -> dict[str, str]:
     """The help of each option of a command."""
-    found = get_command(app).commands[command].params  # type: ignore[attr-defined]
+    found = get_command(app).commands[command].params
     return {parameter.opts[0]: parameter.help for parameter in found}

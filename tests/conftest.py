@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from checkpoint_models import checkpoints, dream, llada, models  # noqa: F401 - fixtures
 from command_line import calls, run  # noqa: F401
+from replay_pages import browser, opened, page  # noqa: F401
 
 torch.set_num_threads(1)  # sums in one order, whatever the machine
 

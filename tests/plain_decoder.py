@@ -116,7 +116,7 @@ class PlainDecoder:
 
     def __init__(
         self, script: Script, prompt: list[int], settings, weights, *, rate=1.0, temperature=0.0, key=0
-    ) -> None:  # type: ignore[no-untyped-def]
+    ) -> None:
         self.script, self.settings = script, settings
         self.position_weights, self.gap_weights = weights.position.numpy(), weights.gap.numpy()
         self.position_intercept, self.gap_intercept = weights.position_intercept, weights.gap_intercept

@@ -43,12 +43,8 @@ RIVALS: list[Decoder] = [
 PROMPTS = ["ab", "abcdefgh", "c", "jihg"]
 
 
-def decode(script: Script, prompts: list[str], decoder: Decoder, **limits) -> list[Generation]:  # type: ignore[no-untyped-def]
+def decode(script: Script, prompts: list[str], decoder: Decoder, **limits) -> list[Generation]:
     return generate(backbone(script), prompts, decoder, **{"max_new_tokens": 20, "budget": 300, **limits})
-
-
-def without_time(generation: Generation) -> Generation:
-    return dataclasses.replace(generation, seconds=0.0)
 
 
 def named(value: object) -> str:

@@ -125,4 +125,4 @@ def backbone(
 
 def uneven_weights() -> EvidenceWeights:
     """Evidence weights under which every feature counts, and windows get several blocks of different instability."""
-    return EvidenceWeights([0.6, 1.1, -0.7, 1.3, 0.2, -1.5, -0.4], -0.3, [1.0, -0.5, 2.0, 2.0], -2.6)  # type: ignore[arg-type]
+    return EvidenceWeights([0.6, 1.1, -0.7, 1.3, 0.2, -1.5, -0.4], -0.3, [1.0, -0.5, 2.0, 2.0], -2.6)

@@ -12,7 +12,7 @@ import pytest
 import dystruct.decoding
 from command_line import Run
 from dystruct.decoding import DECODERS, AdaBlock, Daedal, Dream, DyStruct, Fast, Fixed, Hierarchy, VsbLike
-from dystruct.decoding.terminal.options import DECODER_SETTINGS
+from dystruct.decoding.terminal.decoder_options import DECODER_SETTINGS
 from dystruct.decoding.terminal.rival_options import RIVALS, SETTING_OF
 
 

@@ -6,10 +6,8 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,8 +31,9 @@ from dystruct.decoding import (
 )
 from dystruct.model import PriorConfig
 from integer_script import integer_hashed
-from rivals import PROMPTS, RIVALS, check_trace, decode, named, without_time
+from rivals import PROMPTS, RIVALS, check_trace, decode, named
 from scripted import EOS, FIRST_LETTER, MASK, backbone, written
+from watching import noted_reads, without_time
 
 # --- limits, the end token, the trace ---------------------------------------------------------------------------------
 
@@ -44,7 +43,7 @@ from scripted import EOS, FIRST_LETTER, MASK, backbone, written
     st.sampled_from(RIVALS), st.integers(0, 10**6), st.integers(1, 24), st.integers(1, 40),
     st.sampled_from([0.0, 0.0, 1.0]), st.sampled_from([-3.0, 0.0, 2.0]),
 )  # fmt: skip
-def test_limits_hold_and_a_finished_sequence_holds_no_mask(  # type: ignore[no-untyped-def]
+def test_limits_hold_and_a_finished_sequence_holds_no_mask(
     decoder, seed, length, budget, temperature, end_bonus
 ) -> None:
     script = integer_hashed(seed, end_bonus=end_bonus)
@@ -93,7 +92,7 @@ def test_events_come_live() -> None:
     """When a step is told, no later forward pass has been made; the end of a block that quotas fill is no exception."""
     for decoder in (Fast(4), Daedal(8, 4, eos_check_tokens=4), Fixed(block_length=4)):
         model, calls = backbone(integer_hashed(6, end_bonus=-4.0)), []
-        generate(model, ["abc"], decoder, max_new_tokens=12, observe=lambda i, event, m=model, c=calls: c.append(  # type: ignore[misc]
+        generate(model, ["abc"], decoder, max_new_tokens=12, observe=lambda i, event, m=model, c=calls: c.append(
             (len(m.network.batches), getattr(event, "number", None))
         ))  # fmt: skip
         assert calls and all(number in (None, made) for made, number in calls)
@@ -107,7 +106,7 @@ def test_decoding_ends_with_the_block_that_holds_the_end(decoder: Decoder) -> No
     (generation,) = decode(written(wanted), ["abc"], decoder, max_new_tokens=16)
     assert len(generation.tokens) == 8 and generation.useful_tokens == 5 and generation.stop_reason == "eos"
     assert generation.windows[0].opened.length == 16
-    (faithful,) = decode(written(wanted), ["abc"], dataclasses.replace(decoder, faithful=True), max_new_tokens=16)  # type: ignore[type-var]
+    (faithful,) = decode(written(wanted), ["abc"], dataclasses.replace(decoder, faithful=True), max_new_tokens=16)
     assert len(faithful.tokens) == 16 and faithful.text == generation.text
 
 
@@ -127,16 +126,9 @@ def test_what_is_committed_behind_the_end_counts_as_wasted() -> None:
 
 def test_quotas_let_the_device_run_ahead_until_the_end_of_a_block() -> None:
     """Of a block's six passes five read nothing back; behind the last come its figures and the others' commits."""
-    read_with: list[int] = []
-    original = Row._read
-
-    def read(self: Row, *values: torch.Tensor) -> list[torch.Tensor]:
-        read_with.extend([sum(self.passes.values())] * bool(self._logs or values))
-        return original(self, *values)
-
-    with mock.patch.object(Row, "_read", read):
+    with noted_reads(lambda row, values: sum(row.passes.values()) if row._logs or values else None) as notes:
         decode(integer_hashed(1, end_bonus=-9.0), ["abc"], Fixed(block_length=6), max_new_tokens=18)
-    assert read_with == [6, 12, 18]
+    assert [passes for passes in notes if passes is not None] == [6, 12, 18]
 
 
 # --- what the engine offers to a decoder that chooses by itself -------------------------------------------------------

@@ -229,7 +229,7 @@ def test_all_end_tokens_of_a_model_count_and_for_the_originals_one(decoder: Deco
 
     def decoded(token: int, faithful: bool) -> list[list[int]]:
         model = dataclasses.replace(backbone(ends(token)), end_ids=frozenset({9}))
-        own = dataclasses.replace(decoder, faithful=faithful)  # type: ignore[type-var]
+        own = dataclasses.replace(decoder, faithful=faithful)
         (generation,) = generate(model, ["ab"], own, max_new_tokens=12)
         return [[c.position for c in step.commits] for step in generation.windows[0].steps[:4]]
 
@@ -269,7 +269,7 @@ def test_all_end_tokens_of_a_model_count_and_for_the_originals_one(decoder: Deco
         (lambda: VsbLike(tolerance=3.0), "tolerance"),
     ],
 )  # fmt: skip
-def test_settings_without_use_or_out_of_range_are_refused(make, part: str) -> None:  # type: ignore[no-untyped-def]
+def test_settings_without_use_or_out_of_range_are_refused(make, part: str) -> None:
     with pytest.raises(UserError, match=part) as caught:
         make()
     assert str(caught.value).endswith(".") and "\n" not in str(caught.value)

@@ -245,10 +245,10 @@ def test_what_a_weld_replaces_did_not_stand() -> None:
     script = written(copies_its_right_neighbour, lambda row, position: 1.0 if position == 3 else 2.0)
     decoder = DyStruct(structure=fixed(Partition((2, 3))), weld_radius=1, weights=uneven_weights())
     options = {"max_new_tokens": 3, "decoder": decoder}
-    (welded,) = windows_on_own_trajectory(backbone(script), [Known("aa", "bdd")], **options)  # type: ignore[arg-type]
+    (welded,) = windows_on_own_trajectory(backbone(script), [Known("aa", "bdd")], **options)
     assert welded.targets.tolist() == [0, 1, 0]
     options["decoder"] = replace(decoder, weld="off")
-    (without,) = windows_on_own_trajectory(backbone(script), [Known("aa", "bbd")], **options)  # type: ignore[arg-type]
+    (without,) = windows_on_own_trajectory(backbone(script), [Known("aa", "bbd")], **options)
     assert without.targets.tolist() == [0, 0, 0]
 
 

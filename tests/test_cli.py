@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import dystruct.decoding
@@ -22,8 +23,8 @@ from dystruct.decoding import Block, DyStruct, UserError
 from dystruct.decoding import generate as library_generate
 from dystruct.decoding.backbone import loading
 from dystruct.decoding.device import check_device
-from dystruct.decoding.terminal import options as cli_options
 from dystruct.decoding.terminal.cli import app, main
+from dystruct.decoding.terminal.decoder_options import DECODER_SETTINGS
 from dystruct.model import PriorConfig
 
 
@@ -52,7 +53,7 @@ def test_without_a_command_the_help_is_shown(run: Run) -> None:
 def test_help_states_the_real_defaults() -> None:
     helped = helps("generate")
     decoder, prior = DyStruct(), PriorConfig()
-    for option, setting in cli_options.DECODER_SETTINGS.items():
+    for option, setting in DECODER_SETTINGS.items():
         holder = Block() if setting == "block_length" else prior if setting.startswith("prior.") else decoder
         value = getattr(holder, setting.removeprefix("prior."))
         if value is not None:
@@ -64,6 +65,19 @@ def test_help_states_the_real_defaults() -> None:
     shown_help = CliRunner().invoke(app, ["generate", "--help"], env={"COLUMNS": "300"}).output
     for option in ("--alpha0", "--gamma", "--length-rule", "--r-weld", "--passes"):
         assert helped[option] in " ".join(shown_help.split()), "no part of an equation is taken for markup"
+
+
+def test_every_help_tells_the_default_of_its_own_command() -> None:
+    """`--batch-size` has one default with `generate` and another with `accuracy`, say."""
+    told = 0
+    for name, command in get_command(app).commands.items():
+        for parameter in command.params:
+            shown = re.search(r"Default (\S+)\.(?: |$)", parameter.help or "")
+            if shown is not None and parameter.default is not None:
+                value = {"on": True, "off": False}.get(shown[1], shown[1])
+                assert type(parameter.default)(value) == parameter.default, (name, parameter.opts)
+                told += 1
+    assert told > 30
 
 
 def test_plain_output(run: Run) -> None:
@@ -278,6 +292,14 @@ def test_user_errors_from_the_model_are_shown(run: Run, monkeypatch: pytest.Monk
     run("generate", "abc", "--model", "x").refused("The folder 'x' is no model; give another.")
 
 
+def test_what_cannot_be_scored_is_said_before_the_model_is_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded(name: str, **options: Any) -> None:
+        raise AssertionError("nothing is loaded")
+
+    monkeypatch.setattr(dystruct.decoding, "load", loaded)
+    run("accuracy", "--domain", "code").refused("--execute-code")
+
+
 def test_real_errors_keep_their_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str, **options: Any) -> None:
         raise ZeroDivisionError
@@ -295,10 +317,15 @@ def test_memory_and_warnings_are_one_sentence(run: Run, monkeypatch: pytest.Monk
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(dystruct.decoding, "generate", greedy)
-    outcome = run("generate", "abc")
-    assert outcome.status == 2
-    assert outcome.err.splitlines()[0] == "dystruct: warning: The weights are neutral."
-    assert "--batch-size" in outcome.err.splitlines()[1]
+    for command, remedy in (
+        ("generate abc", "--max-new-tokens"),
+        ("generate - --batch-size 9", "for 2 prompts at once; lower --batch-size"),
+        ("compare abc", "--max-new-tokens"),
+    ):
+        outcome = run(*command.split(), stdin=b"abc\nbca\n")
+        assert outcome.status == 2
+        warned, said = outcome.err.splitlines()
+        assert warned == "dystruct: warning: The weights are neutral." and remedy in said
 
 
 def test_devices() -> None:

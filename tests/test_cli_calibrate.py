@@ -22,7 +22,7 @@ from dystruct.inference.calibration import from_windows
 from dystruct.model import EvidenceWeights
 from scripted import EOS, backbone, hashed, uneven_weights, written
 
-WEIGHTS = EvidenceWeights([1.0, 2, 3, 4, 5, 6, 7], 0.5, [1.0, 2, 3, 4], -0.5)  # type: ignore[arg-type]
+WEIGHTS = EvidenceWeights([1.0, 2, 3, 4, 5, 6, 7], 0.5, [1.0, 2, 3, 4], -0.5)
 
 
 @pytest.fixture

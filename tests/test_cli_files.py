@@ -116,6 +116,7 @@ def test_show_makes_pictures(run: Run) -> None:
         (("odd.json",), ("odd.json",)),
         (("t.json", "--until", "3"), ("--until has no use without --svg",)),
         (("t.json", "--width", "80"), ("--width has no use without --svg",)),
+        (("t.json", "--svg", "a.svg", "--delay", "0"), ("--delay has no use with --svg",)),
         (("t.json", "--svg", "nowhere/p.svg"), ("no folder 'nowhere'",)),
         (("t.json", "--delay", "-1"), ("--delay",)),
     ],

@@ -66,8 +66,9 @@ def test_train_mistakes(run: Run, trained: list[dict[str, Any]], monkeypatch: py
     run("train", "a", "--device", "abacus").refused("'abacus'")
     run("train").refused("argument", "--help")
     Path("a").mkdir()
-    Path("a/training.json").write_text('{"depth": 3}', encoding="utf-8")
-    run("train", "a").refused("training.json", "remove it")
+    for wrong in ('{"depth": 3}', '{"width": "64"}', '{"width": 64.5}', '{"seed": true}', "[" * 10**5):
+        Path("a/training.json").write_text(wrong, encoding="utf-8")
+        run("train", "a").refused("training.json", "remove it")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     run("train", "b").refused("reasoning-gym", "pip install")
     assert trained == [] and sorted(os.listdir()) == ["a", "file"]

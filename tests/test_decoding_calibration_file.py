@@ -19,12 +19,11 @@ from dystruct.model import EvidenceWeights
 
 finite = st.floats(-1e6, 1e6)
 a_fit = st.builds(
-    lambda w, a, v, b: EvidenceWeights(
-        torch.tensor(w, dtype=torch.float64), a, torch.tensor(v, dtype=torch.float64), b
-    ),
+    EvidenceWeights,
     st.lists(finite, min_size=7, max_size=7), finite, st.lists(finite, min_size=4, max_size=4), finite,
+    st.none() | st.floats(0, 1, exclude_min=True, exclude_max=True),
 )  # fmt: skip
-WEIGHTS = EvidenceWeights([1.0, 2, 3, 4, 5, 6, 7], 0.5, [1.0, 2, 3, 4], -0.5)  # type: ignore[arg-type]
+WEIGHTS = EvidenceWeights([1.0, 2, 3, 4, 5, 6, 7], 0.5, [1.0, 2, 3, 4], -0.5, 0.25)
 
 
 @pytest.fixture
@@ -39,7 +38,8 @@ def same(a: EvidenceWeights, b: EvidenceWeights) -> bool:
     return (
         torch.equal(a.position, b.position)
         and torch.equal(a.gap, b.gap)
-        and (a.position_intercept, a.gap_intercept) == (b.position_intercept, b.gap_intercept)
+        and (a.position_intercept, a.gap_intercept, a.gap_base_rate)
+        == (b.position_intercept, b.gap_intercept, b.gap_base_rate)
     )
 
 
@@ -154,4 +154,12 @@ def test_a_damaged_entry_is_refused(folder: Path, path: tuple[str, ...], value: 
     refused(None, folder, "calibration")
     del holder[path[-1]]
     (folder / FILE_NAME).write_text(json.dumps(content))
+    refused(None, folder, "cannot be read")
+
+
+@pytest.mark.parametrize("value", ["x", [], 0, 1, 1.5, float("nan"), pytest.param(10**400, id="huge")])
+def test_a_base_rate_that_is_none_is_refused(folder: Path, value: Any) -> None:
+    write_calibration(folder / FILE_NAME, WEIGHTS, fingerprint(folder), {})
+    content = json.loads((folder / FILE_NAME).read_text())
+    (folder / FILE_NAME).write_text(json.dumps(content | {"gap_base_rate": value}))
     refused(None, folder, "cannot be read")

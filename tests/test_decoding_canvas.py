@@ -92,7 +92,7 @@ def padded(rows: list[list[float]], dtype: torch.dtype) -> torch.Tensor:
 
 @settings(deadline=None, max_examples=150)
 @given(scenes())
-def test_commits_and_remasks_are_those_of_the_plain_model(scene) -> None:  # type: ignore[no-untyped-def]
+def test_commits_and_remasks_are_those_of_the_plain_model(scene) -> None:
     windows, rounds = scene
     canvas = Canvas(SLOTS, CAPACITY, MASK, torch.device("cpu"))
     canvas.reserve(CAPACITY, VOCABULARY)

@@ -44,7 +44,7 @@ decoders = st.builds(
 )
 
 
-def decode(script, decoder, *, prompt: str = "abc", tokens: int = 30, budget: int = 500, seed: int = 0) -> Generation:  # type: ignore[no-untyped-def]
+def decode(script, decoder, *, prompt: str = "abc", tokens: int = 30, budget: int = 500, seed: int = 0) -> Generation:
     model = backbone(script, weights=uneven_weights())
     return generate(model, [prompt], decoder, max_new_tokens=tokens, budget=budget, seed=seed)[0]
 
@@ -263,7 +263,7 @@ def test_lengths_are_drawn_from_their_own_stream() -> None:
         decoder = DyStruct(
             structure=rule, length_rule="sample", prior=PriorConfig(5, 60), diagnostic_passes=1, weld="off"
         )
-        decoder = dataclasses.replace(decoder, weights=EvidenceWeights([0.0] * 7, 0.0, [0.0] * 4, 0.0))  # type: ignore[arg-type]
+        decoder = dataclasses.replace(decoder, weights=EvidenceWeights([0.0] * 7, 0.0, [0.0] * 4, 0.0))
         generation = decode(hashed(0, end_logit=-4.0), decoder, tokens=150, seed=4)
         lengths.add(tuple(window.opened.length for window in generation.windows))
     assert len(lengths) == 1 and len(set(*lengths)) > 1
@@ -342,7 +342,7 @@ def test_the_text_ends_before_the_first_end_token(where: int, decoder: DyStruct 
 )
 def test_a_setting_that_cannot_be_is_refused_by_name(changes: dict[str, object]) -> None:
     with pytest.raises(UserError, match=next(iter(changes))):
-        DyStruct(**changes)  # type: ignore[arg-type]
+        DyStruct(**changes)
 
 
 def test_presets() -> None:
@@ -357,4 +357,4 @@ def test_presets() -> None:
 @pytest.mark.parametrize("changes", [{"block_length": 0}, {"passes": 0}, {"block_length": 2.0}])
 def test_block_refuses_what_cannot_be(changes: dict[str, object]) -> None:
     with pytest.raises(UserError, match=next(iter(changes))):
-        Block(**changes)  # type: ignore[arg-type]
+        Block(**changes)

@@ -21,18 +21,15 @@ from dystruct.decoding.engine import Engine
 from dystruct.inference import fixed
 from dystruct.model import Partition, PriorConfig
 from scripted import EOS, MASK, VOCABULARY, Network, Script, backbone, hashed, uneven_weights
+from watching import noted_reads, without_time
 
 PROMPTS = ["ab", "abcdefgh", "c", "jihg", "abc"]
 SAMPLED = DyStruct(structure="sample", prior=PriorConfig(4, 12))
 
 
-def decode(script: Script, prompts: list[str], decoder, *, shifted: bool = False, **limits) -> list[Generation]:  # type: ignore[no-untyped-def]
+def decode(script: Script, prompts: list[str], decoder, *, shifted: bool = False, **limits) -> list[Generation]:
     model = backbone(script, shifted=shifted, weights=uneven_weights())
     return generate(model, prompts, decoder, **{"max_new_tokens": 20, "budget": 300, **limits})
-
-
-def without_time(generation: Generation) -> Generation:
-    return dataclasses.replace(generation, seconds=0.0)
 
 
 # --- batches -------------------------------------------------------------------------------------------------------
@@ -44,7 +41,7 @@ def without_time(generation: Generation) -> Generation:
     st.sampled_from([SAMPLED, DyStruct(weld="joint", prior=PriorConfig(4, 12)), Block(3)]), st.booleans(),
     st.sampled_from([0.0, 1.0]),
 )  # fmt: skip
-def test_a_batch_is_one_prompt_at_a_time(seed, prompts, batch_size, decoder, shifted, temperature) -> None:  # type: ignore[no-untyped-def]
+def test_a_batch_is_one_prompt_at_a_time(seed, prompts, batch_size, decoder, shifted, temperature) -> None:
     script = hashed(seed, end_logit=0.5)
     settings = {"shifted": shifted, "temperature": temperature, "seed": seed}
     together = decode(script, prompts, decoder, batch_size=batch_size, **settings)
@@ -128,7 +125,7 @@ class ReadBacks(TorchDispatchMode):
         super().__init__()
         self.count = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default):
             self.count += 1
         return func(*args, **(kwargs or {}))
@@ -136,18 +133,13 @@ class ReadBacks(TorchDispatchMode):
 
 @pytest.mark.parametrize("decoder", [SAMPLED, DyStruct(weld="joint", prior=PriorConfig(4, 12)), Block(4)])
 def test_two_read_backs_a_window_and_none_in_a_pass(decoder: DyStruct | Block) -> None:
-    reads, in_passes = [], ReadBacks()
-    original_read, original_forward = Row._read, Engine._forward
-
-    def read(self: Row, *values: torch.Tensor) -> list[torch.Tensor]:
-        reads.append(len(self.windows))
-        return original_read(self, *values)
+    in_passes, original_forward = ReadBacks(), Engine._forward
 
     def forward(self: Engine, requests: list[tuple[Row, Pass]]) -> None:
         with in_passes:
             original_forward(self, requests)
 
-    with mock.patch.object(Row, "_read", read), mock.patch.object(Engine, "_forward", forward):
+    with noted_reads(lambda row, values: len(row.windows)) as reads, mock.patch.object(Engine, "_forward", forward):
         (generation,) = decode(hashed(6, end_logit=-4.0), ["abc"], decoder)
     each = 1 if isinstance(decoder, Block) else 2
     assert Counter(reads) == dict.fromkeys(range(len(generation.windows)), each)
@@ -221,7 +213,7 @@ def spoilt(value: float, from_call: int, everywhere: bool) -> Script:
 @pytest.mark.parametrize(
     ("value", "everywhere"), [(math.nan, False), (math.nan, True), (math.inf, False), (-math.inf, True)]
 )
-def test_logits_that_are_no_numbers_end_decoding_with_one_sentence(  # type: ignore[no-untyped-def]
+def test_logits_that_are_no_numbers_end_decoding_with_one_sentence(
     decoder, temperature: float, from_call: int, value: float, everywhere: bool
 ) -> None:
     with pytest.raises(UserError, match=r"logits.*'abc'.*weights") as caught:
@@ -229,7 +221,7 @@ def test_logits_that_are_no_numbers_end_decoding_with_one_sentence(  # type: ign
     assert str(caught.value).count("\n") == 0 and str(caught.value).endswith(".")
 
 
-def forbidding(*tokens: int):  # type: ignore[no-untyped-def]
+def forbidding(*tokens: int):
     """An output projection that gives some tokens the logit -inf."""
 
     def project(self: Network, hidden: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from unittest import mock
@@ -19,17 +18,14 @@ from dystruct.decoding.randomness import Streams, gumbel_noise
 from dystruct.model import PriorConfig
 from plain_decoder import gumbel
 from scripted import EOS, MASK, VOCABULARY, Script, backbone, hashed, uneven_weights
+from watching import without_time
 
 SAMPLED = DyStruct(structure="sample", prior=PriorConfig(4, 12))
 
 
-def decode(script: Script, prompts: list[str], decoder, **limits) -> list[Generation]:  # type: ignore[no-untyped-def]
+def decode(script: Script, prompts: list[str], decoder, **limits) -> list[Generation]:
     model = backbone(script, weights=uneven_weights())
     return generate(model, prompts, decoder, **{"max_new_tokens": 20, "budget": 300, **limits})
-
-
-def without_time(generation: Generation) -> Generation:
-    return dataclasses.replace(generation, seconds=0.0)
 
 
 def test_the_same_seed_gives_the_same_sequence_and_another_seed_another() -> None:

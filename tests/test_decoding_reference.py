@@ -34,7 +34,7 @@ decoders = st.builds(
 
 def compare(
     script, prompt: str, decoder: DyStruct, generation: Generation, temperature: float, seed: int, rate: float
-) -> None:  # type: ignore[no-untyped-def]
+) -> None:
     ids = [ord(letter) - ord("a") + 2 for letter in prompt]
     plain = PlainDecoder(
         script, ids, decoder, uneven_weights(), rate=rate, temperature=temperature, key=Streams.of(seed, ids).token_key

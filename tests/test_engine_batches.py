@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -13,13 +12,10 @@ from dystruct.decoding import AdaBlock, Block, Daedal, DecodingFailed, DyStruct,
 from dystruct.decoding.canvas import Canvas, Fresh
 from dystruct.model import PriorConfig
 from scripted import EOS, MASK, VOCABULARY, Script, backbone, hashed, uneven_weights
+from watching import without_time
 
 PROMPTS = ["ab", "abcdefgh", "c", "jihg", "bc"]
 SAMPLED = DyStruct(structure="sample", prior=PriorConfig(4, 12))
-
-
-def without_time(generations: Any) -> list[Any]:
-    return [dataclasses.replace(generation, seconds=0.0) for generation in generations]
 
 
 def ending_at_once(*first: int) -> Script:
@@ -83,7 +79,7 @@ def test_a_row_with_bad_logits_takes_no_other_with_it(decoder: Any, batch_size: 
     assert isinstance(error, UserError) and error.failures.keys() == {2}
     assert error.generations.keys() == {0, 1, 3, 4}
     for index, generation in error.generations.items():
-        assert without_time([generation]) == without_time([wanted[index]])
+        assert without_time(generation) == without_time(wanted[index])
 
 
 def test_of_several_failures_the_first_prompts_is_told() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pickle
 import sys
@@ -14,10 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from dystruct.decoding import Block, DecodingFailed, DyStruct, Generation, generate, load
+from dystruct.decoding import Block, DecodingFailed, DyStruct, generate, load
 from dystruct.decoding.parallel import generate_across
 from dystruct.model import PriorConfig
 from random_network import random_backbone
+from watching import without_time
 
 PROMPTS = ["ab", "abcdefgh", "c", "jihg", "abcab"]
 DECODER = DyStruct(structure="sample", prior=PriorConfig(3, 9))
@@ -43,10 +43,6 @@ def in_two_processes(work: Callable[[], Any], folder: Path) -> list[Any]:
     return [pickle.loads(file.read_bytes()) for file in folder.glob("*.pickle")]
 
 
-def without_time(generations: list[Generation]) -> list[Generation]:
-    return [dataclasses.replace(generation, seconds=0.0) for generation in generations]
-
-
 def test_prompts_that_are_shared_out_give_the_same_texts_in_their_order(tmp_path: Path) -> None:
     model = random_backbone(layers=2)
     seen: list[int] = []
@@ -55,9 +51,9 @@ def test_prompts_that_are_shared_out_give_the_same_texts_in_their_order(tmp_path
         found = generate_across(model, PROMPTS, DECODER, observe=lambda index, event: seen.append(index), **SETTINGS)
         return found, sorted(set(seen))
 
-    wanted = without_time(generate(model, PROMPTS, DECODER, **SETTINGS))
+    wanted = list(map(without_time, generate(model, PROMPTS, DECODER, **SETTINGS)))
     told = in_two_processes(work, tmp_path)
-    assert [without_time(found) for found, _ in told] == [wanted, wanted]
+    assert [list(map(without_time, found)) for found, _ in told] == [wanted, wanted]
     assert sorted(shares for _, shares in told) == [[0, 1, 2], [3, 4]], "each decodes its share"
 
 
@@ -79,7 +75,8 @@ def test_one_process_needs_no_launch() -> None:
     model = random_backbone(layers=1)
     found = generate_across(model, PROMPTS[:2], DECODER, **SETTINGS)
     accelerate.PartialState._reset_state()  # which processes that are forked later would take for their own
-    assert without_time(found) == without_time(generate(model, PROMPTS[:2], DECODER, **SETTINGS))
+    alone = generate(model, PROMPTS[:2], DECODER, **SETTINGS)
+    assert list(map(without_time, found)) == list(map(without_time, alone))
 
 
 def test_a_model_in_two_parts_is_the_model(tmp_path: Path) -> None:

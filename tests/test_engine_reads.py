@@ -23,7 +23,7 @@ PROMPTS = ["ab", "abcdefgh", "c"]
 SAMPLED = DyStruct(structure="sample", prior=PriorConfig(4, 12))
 
 
-def decode(decoder: Any, **settings: Any):  # type: ignore[no-untyped-def]
+def decode(decoder: Any, **settings: Any):
     model = backbone(hashed(6, end_logit=-4.0), weights=uneven_weights())
     return generate(model, PROMPTS, decoder, **{"max_new_tokens": 20, "budget": 300, **settings}), model
 
@@ -68,7 +68,7 @@ def test_the_device_does_refuse_to_be_read() -> None:
     there = torch.ones(3).as_subclass(DeviceTensor)
     for read in (bool, int, torch.nonzero, torch.Tensor.tolist, torch.Tensor.item, lambda t: t[t > 0]):
         with pytest.raises(AssertionError):
-            read((there + 1)[:1])  # type: ignore[operator]
+            read((there + 1)[:1])
 
 
 def test_observing_reads_once_more_a_pass() -> None:

@@ -178,7 +178,7 @@ def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[st
         ({"stop": ("x",)}, "leave out --stop"),
     ):
         with pytest.raises(UserError, match=says):
-            run_harness(replace(RUN, **changed), settings_of(data), model, {}, tmp_path / "run")  # type: ignore[arg-type]
+            run_harness(replace(RUN, **changed), settings_of(data), model, {}, tmp_path / "run")
     with pytest.raises(UserError, match="has no task 'gsm9k'"):
         load_tasks(["gsm9k"], {})
     with pytest.raises(UserError, match="none of the tasks"):

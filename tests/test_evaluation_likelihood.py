@@ -113,4 +113,4 @@ def test_what_cannot_be_scored_is_told() -> None:
         log_likelihood(model, [3] * 300, [4] * 300, LikelihoodSettings())
     for wrong in ({"samples": 0}, {"batch": 3}, {"guidance": -1.0}, {"guidance": math.inf}):
         with pytest.raises(UserError, match="likelihood"):
-            LikelihoodSettings(**wrong)  # type: ignore[arg-type]
+            LikelihoodSettings(**wrong)

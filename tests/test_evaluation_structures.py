@@ -117,10 +117,10 @@ def test_draws_are_draws_from_the_posterior() -> None:
     from dystruct.inference import posterior
     from dystruct.model import Context, Diagnostics, PriorConfig
 
-    exact = posterior(Diagnostics([0.5] * 9, [0.4, -1.0, 0.1, 0.7, -0.3, 0.2, 0.9, -0.6]), Context(), PriorConfig())  # type: ignore[arg-type]
+    exact = posterior(Diagnostics([0.5] * 9, [0.4, -1.0, 0.1, 0.7, -0.3, 0.2, 0.9, -0.6]), Context(), PriorConfig())
     cuts = []
     for draw in range(400):
-        rule: Any = with_draw(DyStruct(structure="sample"), draw).structure  # type: ignore[attr-defined]
+        rule: Any = with_draw(DyStruct(structure="sample"), draw).structure
         if draw:
             cuts.append(rule.choose(exact, Streams.of(0, [1, 2])).partition.count - 1.0)
     values = torch.tensor(cuts)

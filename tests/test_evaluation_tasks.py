@@ -80,7 +80,7 @@ def test_figures_of_a_structured_decoding() -> None:
     for window in found.windows:
         assert window.structure is not None
         exact = posterior(
-            Diagnostics(window.structure.instability, window.structure.edge_logit),  # type: ignore[arg-type]
+            Diagnostics(window.structure.instability, window.structure.edge_logit),
             Context(window.opened.previous_instability),
             decoder.prior,
         )

@@ -86,7 +86,9 @@ def test_problems_of_the_code_domain_are_judged(seed: int) -> None:
         ("import ctypes\nctypes.string_at(0)", "crash"),
         ("print('x' * 10 ** 7)", "passed"),
         ("import torch", "failed"),
-        ("class E(Exception):\n    def __str__(self):\n        raise SystemExit\nraise E", "exit"),
+        ("class E(Exception):\n    def __str__(self):\n        raise SystemExit\nraise E", "failed"),
+        ("class E:\n    def __str__(self):\n        raise ValueError\nraise SystemExit(E())", "exit"),
+        ("x = 1\r\rassert x == 2", "failed"),
     ],
 )
 def test_what_becomes_of_it(source: str, reason: str) -> None:

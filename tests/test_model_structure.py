@@ -116,7 +116,7 @@ def test_presets_are_known_by_name() -> None:
     with pytest.raises(ValueError, match="no preset 'fast'"):
         PriorConfig.preset("fast")
     with pytest.raises(TypeError):
-        PriorConfig(alpha=1.0)  # type: ignore[call-arg]
+        PriorConfig(alpha=1.0)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_presets_are_known_by_name() -> None:
 )
 def test_bad_hyperparameters_name_the_field(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):
-        PriorConfig(**{field: value})  # type: ignore[arg-type]
+        PriorConfig(**{field: value})
 
 
 def test_bad_contexts_and_lengths_name_the_field() -> None:

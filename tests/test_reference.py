@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 MAKEFILE = (Path(__file__).parent.parent / "Makefile").read_text(encoding="utf-8")
-MODULES = re.search(r"^REFERENCE = ((?:.*\\\n)*.*)$", MAKEFILE, flags=re.MULTILINE)[1].replace("\\", "").split()  # type: ignore[index]
+MODULES = re.search(r"^REFERENCE = ((?:.*\\\n)*.*)$", MAKEFILE, flags=re.MULTILINE)[1].replace("\\", "").split()
 
 
 def _public(module: Any) -> dict[str, Any]:

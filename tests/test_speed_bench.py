@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from dystruct.decoding import Block, generate
+from dystruct.decoding import Block, UserError, generate
 from dystruct.decoding.bench import __main__ as bench
-from dystruct.decoding.bench.agreement import DECODERS
+from dystruct.decoding.bench import agreement
 from dystruct.decoding.bench.gpu import Needed
 from dystruct.decoding.bench.measure import Clock, Recording, Traffic, timed
 from dystruct.decoding.bench.originals import Served, against
 from dystruct.decoding.bench.overhead import ratio
-from dystruct.decoding.bench.scaling import prompts, vocabularies
+from dystruct.decoding.bench.scaling import batches, prompts, responses, scaling, vocabularies
 from dystruct.decoding.bench.workloads import DECODER, random_model, random_prompt
+from dystruct.decoding.evaluation.run_folder import RunFolder
+from dystruct.inference.bench import Row
 from random_network import random_backbone
 
 
@@ -126,7 +128,84 @@ def test_a_block_behind_kept_keys_is_served_too(shifted: bool) -> None:
     assert torch.allclose(later.logits, whole.logits[:, 5:])
 
 
+# --- agreement of the prefix cache with the exact mode ----------------------------------------------------------------
+
+
+def on_record(folder: Path, items: dict[tuple[str, int], tuple[list[int], int, bool]], seconds: float = 1.0) -> Path:
+    """A run of items: tokens, how many of them are useful, whether the answer is right."""
+    with RunFolder(folder, {}, {}) as records:
+        for (task, item), (tokens, useful, right) in items.items():
+            record = {"task": task, "item": item, "seed": 0, "draw": 0, "correct": right, "seconds": seconds}
+            records.add(record, {"tokens": tokens, "useful_tokens": useful})
+    return folder
+
+
+def test_agreement_is_of_useful_tokens_and_of_answers(tmp_path: Path) -> None:
+    exact = on_record(
+        tmp_path / "exact",
+        {("a", 0): ([5, 6, 7, 8], 3, True), ("a", 1): ([5, 6], 2, False), ("b", 0): ([9], 1, True)},
+        seconds=3.0,
+    )
+    cached = on_record(
+        tmp_path / "cached",
+        {("b", 0): ([9], 1, True), ("a", 1): ([5, 6, 7], 3, True), ("a", 0): ([5, 6, 7, 9], 3, True)},
+    )
+    a, b, every = agreement.compared("block", exact, cached)
+    assert (a.task, a.items, a.tokens, a.texts) == ("a", 2, 5 / 6, 0.5), "a token that only one has does not agree"
+    assert (a.exact_correct, a.cached_correct, a.only_exact, a.only_cached, a.p) == (1, 2, 0, 1, 1.0)
+    assert (b.task, b.tokens, b.only_cached) == ("b", 1.0, 0)
+    assert (every.task, every.items, every.tokens, every.texts) == ("all", 3, 6 / 7, 2 / 3) and every.gain == 3.0
+    low, high = str(every).split("[")[1].split("]")[0].split(",")
+    assert float(low) == pytest.approx(20.8, abs=0.05) and float(high) == pytest.approx(
+        93.9, abs=0.05
+    )  # Wilson, 2 of 3
+
+
+def test_runs_of_other_items_are_not_compared(tmp_path: Path) -> None:
+    exact = on_record(tmp_path / "exact", {("a", 0): ([5], 1, True)})
+    for items in ({}, {("a", 1): ([5], 1, True)}):
+        with pytest.raises(UserError, match="other items"):
+            agreement.compared("block", exact, on_record(tmp_path / str(len(items)), items))
+
+
+def test_agreement_runs_both_modes_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [str(tmp_path), "--tasks", "tiny_logic", "--decoders", "block", "--max-new-tokens", "4", "--problems"]
+    agreement.main([*command, "2", "--threads", "1"])
+    table = capsys.readouterr().out
+    assert table.startswith(agreement.HEADER) and "tiny_logic" in table
+    (row,) = json.loads((tmp_path / "agreement.json").read_text())
+    assert (
+        row["items"] == 2 and json.loads((tmp_path / "block-cached/run.json").read_text())["settings"]["prefix_cache"]
+    )
+    agreement.main([*command, "2", "--threads", "1"])
+    told = capsys.readouterr()
+    assert told.out == table and "2 of 2 done" in told.err and "0 of 2" not in told.err
+    with pytest.raises(SystemExit):
+        agreement.main([str(tmp_path / "code"), "--tasks", "tiny_code", "--problems", "1"])
+    assert "--execute-code" in capsys.readouterr().err
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_also_written_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "structure_share", lambda *_: [Row("share", 2.5, "%", 3.0), Row("of it", 1.0, "ms")])
+    bench.main(["structure", "--out", str(tmp_path / "bench.json")])
+    told = json.loads((tmp_path / "bench.json").read_text())
+    assert told["environment"]["threads"] == 1 and [row["met"] for row in told["rows"]] == [True, None]
+    table = capsys.readouterr().out
+    assert all(row["name"] in table for row in told["rows"])
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_whole_ranges_are_those_asked_for(full: bool) -> None:
+    parts = scaling(Clock(), full=full)
+    assert [part.func for part in parts] == [batches, prompts, responses, vocabularies]
+    assert [(min(part.args[1]), max(part.args[1])) for part in parts] == (
+        [(1, 64), (32, 2048), (64, 4096), (1024, 131072)] if full else [(1, 4), (32, 512), (64, 256), (1024, 32768)]
+    )
 
 
 def test_what_cannot_be_run_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,4 +214,3 @@ def test_what_cannot_be_run_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["rows"] == [] and "--originals" in told["notes"][0]
     with pytest.raises(SystemExit):
         bench.main(["nothing"])
-    assert set(DECODERS) == {"dystruct", "block", "fixed", "fast"}

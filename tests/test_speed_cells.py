@@ -103,7 +103,7 @@ class Peak(TorchDispatchMode):
 
     def __init__(self, least: int) -> None:
         super().__init__()
-        self.least, self.live, self.peak = least, {}, 0  # type: ignore[var-annotated]
+        self.least, self.live, self.peak = least, {}, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))

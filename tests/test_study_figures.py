@@ -18,6 +18,7 @@ from dystruct.decoding import UserError
 from dystruct.decoding.study import evidence, report
 from dystruct.decoding.study import measured as study_measured
 from dystruct.decoding.study.__main__ import app
+from dystruct.decoding.study.answers import answers
 from dystruct.decoding.study.comparisons import compared
 from dystruct.decoding.study.evidence import diagnostic_passes, gap_divergences, gap_targets, joint_commits
 from dystruct.decoding.study.instability import carried_instability, length_payoff
@@ -248,7 +249,7 @@ def test_learning_finds_the_sharpness_that_made_the_logits() -> None:
 
 
 def test_a_likelihood_ratio_is_the_odds_less_the_rate(measured: Measured) -> None:
-    odds, ratio = (Evidence.of(measured, "errors differ", form) for form in ("odds", "ratio"))  # type: ignore[arg-type]
+    odds, ratio = (Evidence.of(measured, "errors differ", form) for form in ("odds", "ratio"))
     for fold in (0, 1):
         shifts = torch.cat(
             [
@@ -349,6 +350,35 @@ def test_a_report_brings_results_and_tables_up_to_date(tmp_path: Path, monkeypat
     assert chosen.concentration > 0 and chosen.weights.gap.shape == (4,)
     run = CliRunner().invoke(app, ["report", str(results), "--along", str(tmp_path / "f")])
     assert run.exit_code == 2 and "holds records of 'free'" in run.stderr
+
+
+def between(low: float, value: float, high: float) -> dict[str, float]:
+    return {"value": value, "low": low, "high": high}
+
+
+def test_the_words_are_those_of_the_intervals() -> None:
+    """The same figures on either side of no effect and about it: three different words, each with its n."""
+    said = []
+    for interval in ((0.01, 0.02, 0.03), (-0.03, -0.02, -0.01), (-0.01, 0.02, 0.05)):
+        row = {"target": "errors differ", "passes": "last", "gaps": 77, "above": between(*interval)}
+        found = json.loads(README.with_name("results.json").read_text())["windows"] | {"R5": [row]}
+        [line] = [line for line in answers({"windows": found}).splitlines() if line.startswith("**R5")]
+        assert "n = 77" in line and "windows`" in line
+        said.append(line.split(", ")[-1].split(".")[0])
+    assert said == ["better", "worse", "no difference measured"]
+
+
+def test_right_answers_go_by_the_exact_test() -> None:
+    """Four problems of sixty gained and none lost: its interval is above 0, the exact test says p = 0.125."""
+    for gained, word in ((4, "no difference measured"), (12, "better")):
+        every = [decoded("base", "maths", n, 0) for n in range(60)]
+        every += [decoded("hbar centred", "maths", n, int(n < gained)) for n in range(60)]
+        rows = compared(every, along=False)
+        assert rows[2]["right_difference"]["low"] > 0
+        text = answers({"free": {"1 passes a token": {"rows": rows}}})
+        [line] = [line for line in text.splitlines() if line.startswith("**R3")]
+        assert "n = 60" in line and f", {word}." in line and "decode --free --groups R3" in line
+    assert answers({}) == ""
 
 
 def test_a_setting_at_a_bound_is_not_proposed(measured: Measured) -> None:

@@ -100,7 +100,7 @@ def leaning() -> object:
 
 
 def test_pairs_are_judged_by_what_the_model_says() -> None:
-    found = commit_pairs(leaning(), [2], [], REFERENCE, 10, np.random.default_rng(0), neighbours=99, distant=99)  # type: ignore[arg-type]
+    found = commit_pairs(leaning(), [2], [], REFERENCE, 10, np.random.default_rng(0), neighbours=99, distant=99)
     opened = [pair for pair in found if pair.state == "open"]
     assert {(p.left, p.right) for p in opened if p.kind == "neighbours"} == set(pairwise(range(10)))
     assert {(p.left, p.right) for p in opened if p.kind == "distant"} == {
@@ -119,7 +119,7 @@ def test_pairs_are_judged_by_what_the_model_says() -> None:
 
 def test_partly_decoded_contexts_hold_the_most_confident_reference_tokens() -> None:
     for seed in range(5):
-        found = commit_pairs(leaning(), [2], [], REFERENCE, 10, np.random.default_rng(seed), neighbours=99, distant=99)  # type: ignore[arg-type]
+        found = commit_pairs(leaning(), [2], [], REFERENCE, 10, np.random.default_rng(seed), neighbours=99, distant=99)
         partly = [pair for pair in found if pair.state == "partly"]
         masked = {position for pair in partly for position in (pair.left, pair.right)}
         # even positions are the more confident ones, the left ones first
@@ -192,7 +192,7 @@ def test_passes_go_where_instability_is() -> None:
 @pytest.mark.parametrize("weld", ["sequential", "joint", "off"])
 def test_a_window_takes_the_same_passes_whatever_they_are_spent_on(passes: int, weld: str) -> None:
     decoder = EqualPasses(
-        structure="sample", diagnostic_passes=passes, weld=weld, passes_per_token=0.75, weld_passes=1,  # type: ignore[arg-type]
+        structure="sample", diagnostic_passes=passes, weld=weld, passes_per_token=0.75, weld_passes=1,
         prior=PriorConfig(min_length=32, max_length=32), weights=uneven_weights(),
     )  # fmt: skip
     [found] = generate(backbone(hashed(1, end_logit=-9.0)), ["ab"], decoder, max_new_tokens=64, budget=999)

@@ -95,7 +95,7 @@ def plain(generation: Generation) -> str:
 
 def console(width: int = 80, **settings: object) -> Console:
     options = {"force_terminal": True, "color_system": "truecolor", "no_color": False, "highlight": False} | settings
-    return Console(file=io.StringIO(), width=width, height=40, _environ={}, **options)  # type: ignore[arg-type]
+    return Console(file=io.StringIO(), width=width, height=40, _environ={}, **options)
 
 
 def printed(scene: Scene, names: TokenTexts, width: int = 80) -> list[str]:
@@ -218,7 +218,7 @@ def test_terminal_shows_hostile_tokens_literally_and_fits_80_columns() -> None:
     generation = example()
     with TerminalView(screen, texts()) as view:
         replay(view, generation)
-    raw = screen.file.getvalue()  # type: ignore[attr-defined]
+    raw = screen.file.getvalue()
     assert "\x1b[31m" not in raw.replace("\x1b[31m░", ""), "a token's escape sequence must not reach the terminal"
     shown = ESCAPE.sub("", raw)
     assert "2[one two⏎·]1[ four[bold]␛[31m∎]" in shown
@@ -311,7 +311,7 @@ def test_frames_are_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
     def counting(self: Live, *args: object, **settings: object) -> None:
         nonlocal frames
         frames += 1
-        update(self, *args, **settings)  # type: ignore[arg-type]
+        update(self, *args, **settings)
 
     monkeypatch.setattr(Live, "update", counting)
     now = 0.0
@@ -339,7 +339,7 @@ def test_an_interrupted_window_stays_on_the_screen() -> None:
 
     with pytest.raises(KeyboardInterrupt), TerminalView(screen, texts(), lambda: 0.0) as view:
         interrupted(view)
-    assert "░[bold]␛[31m∎" in ESCAPE.sub("", screen.file.getvalue())  # type: ignore[attr-defined]
+    assert "░[bold]␛[31m∎" in ESCAPE.sub("", screen.file.getvalue())
 
 
 def test_pictures_are_svg_and_can_stop_half_way() -> None:

@@ -96,6 +96,8 @@ class Backbone:
         if cache is not None:
             options[self._cache_argument] = cache.layers
         run = self.network.base_model if cache is not None else self._base
+        if self.compiled:
+            ids = ids.clone(memory_format=torch.contiguous_format)  # a part of a wider one wants a program of its own
         output = run(
             input_ids=ids, attention_mask=self._mask(valid, ids.shape[1]), use_cache=cache is not None, **options
         )

@@ -1,7 +1,7 @@
-"""Runs the benchmarks and prints a table or JSON: `python -m dystruct.decoding.bench`.
+"""Runs the benchmarks, prints a table and writes JSON: `python -m dystruct.decoding.bench --out bench.json`.
 
-Short by default, two to three minutes on one idle core; `--full` measures the whole ranges. Times are of the CPU on one
-thread, or the time one waits with `--threads` above 1. Knows the targets; asserts nothing.
+Short by default, two to three minutes on one idle core; `--full` measures the whole ranges, in half an hour or more.
+Times are of the CPU on one thread, or the time one waits with `--threads` above 1. Knows the targets; asserts nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from dystruct.inference.bench import Row, table
 
+from ..evaluation.environment import environment
+from ..evaluation.run_folder import write_json
 from .gpu import gpu
 from .measure import Clock
 from .originals import against
@@ -26,29 +29,41 @@ from .workloads import embedded
 PARTS = ("overhead", "structure", "originals", "scaling", "gpu")
 
 
+def parser() -> argparse.ArgumentParser:
+    """What the program takes."""
+    found = argparse.ArgumentParser(prog="python -m dystruct.decoding.bench", description=__doc__)
+    found.add_argument("parts", nargs="*", help=f"which of {', '.join(PARTS)} (default: all)")
+    found.add_argument("--full", action="store_true", help="whole ranges and more rounds; takes long")
+    found.add_argument("--rounds", type=int, help="rounds of the interleaved measurements (default 3, with --full 9)")
+    found.add_argument("--threads", type=int, default=1, help="of torch (default 1: times of the CPU)")
+    found.add_argument("--originals", type=Path, help="folder with the rivals' published programs")
+    found.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    found.add_argument("--out", type=Path, help="file for the JSON, written anew after each part")
+    return found
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmarks that are asked for."""
-    parser = argparse.ArgumentParser(prog="python -m dystruct.decoding.bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"which of {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--full", action="store_true", help="whole ranges and more rounds; takes long")
-    parser.add_argument("--rounds", type=int, help="rounds of the interleaved measurements (default 3, with --full 9)")
-    parser.add_argument("--threads", type=int, default=1, help="of torch (default 1: times of the CPU)")
-    parser.add_argument("--originals", type=Path, help="folder with the rivals' published programs")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     rounds = options.rounds or (9 if options.full else 3)
     clock = Clock(options.threads)
     parts = options.parts or PARTS
     if unknown := set(parts) - set(PARTS):
-        parser.error(f"there is no part {sorted(unknown)[0]!r}; the parts are {', '.join(PARTS)}")
+        parser().error(f"there is no part {sorted(unknown)[0]!r}; the parts are {', '.join(PARTS)}")
     rows: list[Row] = []
     notes: list[str] = []
 
-    def run(name: str, measure: Callable[[], list[Row]]) -> None:
-        if name in parts:
+    def content() -> dict[str, Any]:
+        measured = [{**asdict(row), "met": row.met} for row in rows]
+        return {"environment": environment(clock.device), "rounds": rounds, "notes": notes, "rows": measured}
+
+    def run(name: str, *measures: Callable[[], list[Row]]) -> None:
+        for measure in measures if name in parts else ():
             found = measure()
             rows.extend(found)
-            if not options.json:
+            if options.out is not None:
+                write_json(options.out, content())
+            if found and not options.json:
                 print(table(found), flush=True)
 
     def originals() -> list[Row]:
@@ -69,13 +84,9 @@ def main(arguments: list[str] | None = None) -> None:
     run("overhead", lambda: overhead(clock, *embedded(), rounds))
     run("structure", lambda: structure_share(clock, *embedded()))
     run("originals", originals)
-    run("scaling", lambda: scaling(clock, full=options.full))
+    run("scaling", *scaling(clock, full=options.full))
     run("gpu", on_gpu)
-    if options.json:
-        about = {"torch": torch.__version__, "threads": options.threads, "notes": notes}
-        print(json.dumps({**about, "rows": [{**asdict(row), "met": row.met} for row in rows]}, indent=1))
-    else:
-        print("\n".join(notes))
+    print(json.dumps(content(), indent=1) if options.json else "\n".join(notes))
 
 
 if __name__ == "__main__":

@@ -1,42 +1,48 @@
 """How much the prefix cache changes: tokens and accuracy beside the exact mode, on held-out problems.
 
-    python -m dystruct.decoding.bench.agreement --items 300
+    python -m dystruct.decoding.bench.agreement runs/agreement --problems 100 --execute-code
 
-Tokens agree position by position of the useful text, from the beginning to the end of the longer one; texts agree when
-they are the same. Accuracies come with Wilson intervals, their difference with McNemar's exact test on the items on
-which the two modes differ.
+Two ordinary evaluation runs a decoder, in a folder each, that can be stopped and gone on with by the same command; then
+what they have on record is compared, into a table and agreement.json. Tokens agree position by position of the
+useful text, from the beginning to the end of the longer one; texts agree when all of their tokens do. Accuracies come
+with Wilson intervals, their difference with McNemar's exact test on the items on which the two modes differ.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 
 import torch
 from scipy.stats import binomtest
 
-from ..backbone import Backbone, load
-from ..baselines import Block, Fast, Fixed
-from ..generation import generate
-from ..row import Decoder
-from ..tiny.problems import problems
-from ..tiny.scoring import is_right
-from ..trace import Generation
-from .workloads import DECODER
+from ..backbone import load, model_folder
+from ..errors import UserError
+from ..evaluation.local import Progress, run_local
+from ..evaluation.run_folder import key_of, read_traces, write_json
+from ..evaluation.settings import RunSettings, identity
+from ..evaluation.statistics import mcnemar
+from ..terminal.eval_command import left
 
-DECODERS: dict[str, Decoder] = {
-    "dystruct": DECODER, "block": Block(8), "fixed": Fixed(32), "fast": Fast(32),
-}  # fmt: skip
+DECODERS = {"dystruct": "dystruct:structure=sample,passes=share", "block": "block"}
+MODES = {"exact": False, "cached": True}
+TASKS = "tiny_maths,tiny_code,tiny_logic"
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """One decoder with and without the prefix cache: shares in [0, 1], correct answers of `items`."""
+    """A decoder with and without the prefix cache on a task: shares in [0, 1], right answers of `items`.
+
+    gain: how many times as fast the runs were with it, of the times that their items have on record.
+    """
 
     decoder: str
+    task: str
     items: int
     tokens: float
     texts: float
@@ -44,88 +50,120 @@ class Agreement:
     cached_correct: int
     only_exact: int
     only_cached: int
-    p_value: float
-    exact_passes: float
-    cached_passes: float
+    p: float
+    gain: float
 
     def __str__(self) -> str:
         exact, cached = (_share(correct, self.items) for correct in (self.exact_correct, self.cached_correct))
-        shares = f"{100 * self.tokens:6.1f}% {100 * self.texts:6.1f}%"
         return (
-            f"{self.decoder:9} {shares}   {exact}   {cached}   {self.only_exact:3} : {self.only_cached:<3} "
-            f"{self.p_value:6.3f}"
+            f"{self.decoder:9} {self.task:11} {self.items:5} {100 * self.tokens:6.1f}% {100 * self.texts:6.1f}%   "
+            f"{exact}   {cached}   {self.only_exact:3} : {self.only_cached:<3} {self.p:6.3f} {self.gain:6.1f}"
         )
 
 
-HEADER = f"{'':9} {'tokens':>7} {'texts':>7}   {'exact':<21}   {'prefix cache':<21}   only one      p"
+HEADER = (
+    f"{'':21} {'items':>5} {'tokens':>7} {'texts':>7}   {'right, exact, %':<20}   {'with the cache':<20}   only one "
+    f"{'p':>6} {'faster':>7}"
+)
 
 
-def agreement(
-    model: Backbone, name: str, *, domain: str, items: int, max_new_tokens: int, batch_size: int
-) -> Agreement:
-    """Decode the first items of a domain's test split in both modes and compare. Raises UserError as `generate`."""
-    asked = problems(domain, "test", items)
-    questions = [problem.question for problem in asked]
-    exact, cached = (
-        generate(
-            model, questions, DECODERS[name], max_new_tokens=max_new_tokens, batch_size=batch_size, prefix_cache=kept
-        )
-        for kept in (False, True)
-    )
-    pairs = [(_useful(a), _useful(b)) for a, b in zip(exact, cached, strict=True)]
+@dataclass(frozen=True)
+class _Item:
+    tokens: tuple[int, ...]
+    right: bool
+    seconds: float
+
+
+def compared(decoder: str, exact: Path, cached: Path) -> list[Agreement]:
+    """What two runs of the same items came to, task by task and in all. Raises UserError if their items differ."""
+    runs = [_items(folder) for folder in (exact, cached)]
+    if runs[0].keys() != runs[1].keys() or not runs[0]:
+        raise UserError(f"The runs in {str(exact)!r} and {str(cached)!r} have other items; finish both.")
+    tasks = dict.fromkeys(key[0] for key in runs[0])
+    found = [
+        _agreement(decoder, task, *([run[key] for key in run if key[0] == task] for run in runs)) for task in tasks
+    ]
+    return found if len(found) == 1 else [*found, _agreement(decoder, "all", *(list(run.values()) for run in runs))]
+
+
+def _items(folder: Path) -> dict[tuple[str, int, int, int], _Item]:
+    found = {}
+    for item, trace in read_traces(folder):
+        tokens = tuple(trace["tokens"][: trace["useful_tokens"]])
+        found[key_of(item)] = _Item(tokens, bool(item["correct"]), item["seconds"])
+    return dict(sorted(found.items()))
+
+
+def _agreement(decoder: str, task: str, exact: Sequence[_Item], cached: Sequence[_Item]) -> Agreement:
+    pairs = [(a.tokens, b.tokens) for a, b in zip(exact, cached, strict=True)]
     same = [x == y for a, b in pairs for x, y in zip_longest(a, b)]
-    right = [[is_right(p, g.text) for p, g in zip(asked, found, strict=True)] for found in (exact, cached)]
-    only = [sum(a and not b for a, b in zip(*order, strict=True)) for order in (right, right[::-1])]
+    test = mcnemar([item.right for item in exact], [item.right for item in cached])
     return Agreement(
-        decoder=name,
-        items=items,
-        tokens=sum(same) / max(1, len(same)),
-        texts=sum(a == b for a, b in pairs) / items,
-        exact_correct=sum(right[0]),
-        cached_correct=sum(right[1]),
-        only_exact=only[0],
-        only_cached=only[1],
-        p_value=float(binomtest(only[0], sum(only)).pvalue) if sum(only) else 1.0,
-        exact_passes=sum(generation.forward_passes for generation in exact) / items,
-        cached_passes=sum(generation.forward_passes for generation in cached) / items,
+        decoder=decoder,
+        task=task,
+        items=len(pairs),
+        tokens=sum(same) / len(same) if same else 1.0,
+        texts=sum(a == b for a, b in pairs) / len(pairs),
+        exact_correct=test.first_right,
+        cached_correct=test.second_right,
+        only_exact=test.only_first,
+        only_cached=test.only_second,
+        p=test.p_exact,
+        gain=sum(item.seconds for item in exact) / sum(item.seconds for item in cached),
     )
-
-
-def _useful(generation: Generation) -> Sequence[int]:
-    return generation.tokens[: generation.useful_tokens]
 
 
 def _share(correct: int, items: int) -> str:
     low, high = binomtest(correct, items).proportion_ci(method="wilson")
-    return f"{100 * correct / items:5.1f}% [{100 * low:5.1f}, {100 * high:5.1f}]"
+    return f"{100 * correct / items:5.1f} [{100 * low:5.1f}, {100 * high:5.1f}]"
+
+
+def _reporter(name: str) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        seconds = "" if progress.seconds_left is None else f", {left(progress.seconds_left)}"
+        print(f"{name}: {progress.done} of {progress.count} done{seconds}", file=sys.stderr, flush=True)
+
+    return report
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the program takes."""
+    found = argparse.ArgumentParser(prog="python -m dystruct.decoding.bench.agreement", description=__doc__)
+    whole = partial(found.add_argument, type=int)
+    found.add_argument("folder", type=Path, help="where the runs live; those that stand there are gone on with")
+    found.add_argument("--model", default="tiny", help="the embedded model, a folder or a Hub name (default tiny)")
+    found.add_argument("--tasks", default=TASKS, help=f"default {TASKS}")
+    found.add_argument("--execute-code", action="store_true", help="score code by running it, in a limited subprocess")
+    found.add_argument("--decoders", nargs="+", default=list(DECODERS), choices=list(DECODERS), help="default both")
+    whole("--problems", default=100, help="held-out problems of each task (default 100)")
+    whole("--max-new-tokens", default=256, help="and forward passes a problem at most (default 256)")
+    whole("--batch-size", default=16, help="default 16")
+    whole("--threads", default=torch.get_num_threads(), help="of torch (default: all)")
+    return found
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the table, or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m dystruct.decoding.bench.agreement", description=__doc__)
-    parser.add_argument("--model", default="tiny", help="the embedded model, a folder or a Hub name (default tiny)")
-    parser.add_argument("--domain", default="maths", choices=("maths", "logic"), help="problems (default maths)")
-    parser.add_argument("--items", type=int, default=300, help="held-out problems (default 300)")
-    parser.add_argument(
-        "--decoders", nargs="+", default=["dystruct"], choices=sorted(DECODERS), help="default dystruct"
-    )
-    parser.add_argument("--max-new-tokens", type=int, default=192, help="default 192")
-    parser.add_argument("--batch-size", type=int, default=16, help="default 16")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch (default: all)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args(arguments)
+    """Run what is not on record yet, compare, print the table."""
+    options = parser().parse_args(arguments)
     torch.set_num_threads(options.threads)
-    model = load(options.model)
-    found = [
-        agreement(
-            model, name, domain=options.domain, items=options.items, max_new_tokens=options.max_new_tokens,
-            batch_size=options.batch_size,
-        )
-        for name in options.decoders
-    ]  # fmt: skip
-    print(
-        json.dumps([asdict(one) for one in found], indent=1) if options.json else "\n".join([HEADER, *map(str, found)])
-    )
+    try:
+        model = load(options.model)
+        told = identity(model, model_folder(options.model))
+        found: list[Agreement] = []
+        for name in options.decoders:
+            folders = [options.folder / f"{name}-{mode}" for mode in MODES]
+            for cached, folder in zip(MODES.values(), folders, strict=True):
+                settings = RunSettings(
+                    decoder=DECODERS[name], tasks=tuple(options.tasks.split(",")), limit=options.problems,
+                    max_new_tokens=options.max_new_tokens, budget=options.max_new_tokens,
+                    batch_size=options.batch_size, prefix_cache=cached, execute_code=options.execute_code,
+                )  # fmt: skip
+                run_local(settings, model, told, folder, _reporter(folder.name))
+            found += compared(name, *folders)
+    except UserError as error:
+        parser().error(str(error))
+    write_json(options.folder / "agreement.json", [asdict(one) for one in found])
+    print("\n".join([HEADER, *map(str, found)]))
 
 
 if __name__ == "__main__":

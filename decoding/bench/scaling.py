@@ -5,7 +5,7 @@ The networks have the embedded model's shape. They never end a text, so that eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from dystruct.inference.bench import Row
@@ -99,18 +99,11 @@ def vocabularies(clock: Clock, sizes: Sequence[int], rounds: int = 1) -> list[Ro
     return rows
 
 
-def scaling(clock: Clock, *, full: bool) -> list[Row]:
-    """Rows of benchmark 4, over the whole ranges if `full`."""
-    if full:
-        return [
-            *batches(clock, (1, 2, 4, 8, 16, 32, 64)),
-            *prompts(clock, (32, 128, 512, 1024, 2048)),
-            *responses(clock, (64, 256, 1024, 4096)),
-            *vocabularies(clock, (1024, 8192, 32768, 131072)),
-        ]
+def scaling(clock: Clock, *, full: bool) -> list[Callable[[], list[Row]]]:
+    """The measurements of benchmark 4, one after the other, over the whole ranges if `full`."""
     return [
-        *batches(clock, (1, 4)),
-        *prompts(clock, (32, 512)),
-        *responses(clock, (64, 256)),
-        *vocabularies(clock, (1024, 32768)),
+        partial(batches, clock, (1, 2, 4, 8, 16, 32, 64) if full else (1, 4)),
+        partial(prompts, clock, (32, 128, 512, 1024, 2048) if full else (32, 512)),
+        partial(responses, clock, (64, 256, 1024, 4096) if full else (64, 256)),
+        partial(vocabularies, clock, (1024, 8192, 32768, 131072) if full else (1024, 32768)),
     ]

@@ -106,7 +106,7 @@ class RunSettings:
 
 def decoder_of(text: str) -> Decoder:
     """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values."""
-    from ..terminal.compare_commands import _decoder as by_options
+    from ..terminal.decoder_options import named_decoder
 
     name, _, listed = text.partition(":")
     options, by_name = [], {}
@@ -116,7 +116,7 @@ def decoder_of(text: str) -> Decoder:
             by_name[setting] = value
         else:
             options.append(item)
-    decoder: Any = by_options(f"{name}:{','.join(options)}" if options else name)
+    decoder: Any = named_decoder(f"{name}:{','.join(options)}" if options else name)
     for setting, value in by_name.items():
         decoder = _changed(decoder, setting, value)
     return decoder

@@ -13,7 +13,7 @@ import typer
 
 from ..backbone import Backbone
 from ..errors import UserError
-from ..terminal import options
+from ..terminal.model_options import load_model
 from ..terminal.reporting import reporting
 from ..terminal.targets import check_file_target, save_text
 from ..tiny.problem import Problem
@@ -59,7 +59,7 @@ def windows(
 @reporting
 def decode(
     out: Out,
-    groups: Annotated[str, typer.Option("--groups", help="Some of R2,R3,R4,R9,R11,R13,partition,chosen.")],
+    groups: Annotated[str, typer.Option("--groups", help="Some of R2,R3,R4,R8,R9,R11,R13,partition,chosen.")],
     along: Annotated[bool, typer.Option("--along/--free", help="Windows behind right beginnings, or whole problems.")],
     model: Model = "tiny",
     weights: Weights = None,
@@ -137,7 +137,7 @@ def report(
 
 
 def _load(model: str, weights: Path | None) -> Backbone:
-    return options.load_model(model, weights=weights)
+    return load_model(model, weights=weights)
 
 
 def _name(model: str) -> str:

@@ -20,12 +20,17 @@ from ..engine import Engine
 from ..passes import masks, quotas
 from ..row import Pass, Row
 from ..tiny.problem import Problem
-from .diagnosis import diagnosis
+from .diagnosis import ShownRule, diagnosis
 from .pairs import commit_pairs
 from .records import Records
 
 SHORTEST, LONGEST = 8, 48  # tokens of a window
-DIAGNOSES = {"2": (2, "carried"), "4": (4, "carried"), "8": (8, "carried"), "4 face-value": (4, "face-value")}
+DIAGNOSES: dict[str, tuple[int, ShownRule]] = {
+    "2": (2, "carried"),
+    "4": (4, "carried"),
+    "8": (8, "carried"),
+    "4 face-value": (4, "face-value"),
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def measure_window(
     reference = np.array(place.reference)
     diagnoses = {}
     for name, (passes, rule) in DIAGNOSES.items():
-        found = diagnosis(model, prompt_ids, before, place.length, passes, rule)  # type: ignore[arg-type]
+        found = diagnosis(model, prompt_ids, before, place.length, passes, rule)
         diagnoses[name] = {
             "features": found.features,
             "wrong": (found.predicted != reference).astype(int),

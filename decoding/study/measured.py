@@ -91,10 +91,6 @@ class Measured:
         ]
         return cls(windows, [record["key"][0] for record in records])
 
-    def of_domain(self, domain: str) -> Measured:
-        """The windows of one domain's problems; the problems keep their numbers."""
-        return Measured([window for window in self.windows if self.domains[window.problem] == domain], self.domains)
-
     # --- figures with intervals -----------------------------------------------------------------------------------
 
     def figures(self, rows: Rows, scores: Array) -> Figures:
@@ -195,10 +191,11 @@ def gap_rows(
     return Rows.joined(parts)
 
 
-def evidence_weights(position: LogisticFit, gap: LogisticFit) -> EvidenceWeights:
-    """The two fits as what decoding takes."""
+def evidence_weights(position: LogisticFit, gap: LogisticFit, gap_targets: Array) -> EvidenceWeights:
+    """The two fits as what decoding takes; gap_targets: those that the second was fitted on."""
     return EvidenceWeights(
-        torch.from_numpy(position.weights), position.intercept, torch.from_numpy(gap.weights), gap.intercept
+        torch.from_numpy(position.weights), position.intercept, torch.from_numpy(gap.weights), gap.intercept,
+        float(gap_targets.mean()),
     )  # fmt: skip
 
 

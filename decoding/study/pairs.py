@@ -88,12 +88,13 @@ def commit_pairs(
     for position in opened.argsort(descending=True, stable=True)[:revealed].tolist():
         partly[position] = reference[position]
     found = []
-    for state, context in (("open", window), ("partly", partly)):
+    contexts: tuple[tuple[State, list[int]], ...] = (("open", window), ("partly", partly))
+    for state, context in contexts:
         base = predictions(model, prompt_ids, [[*before, *context]], len(before))
         order = base.confidence[0].argsort(descending=True, stable=True).tolist()
         order = [position for position in order if position < inside and context[position] == model.mask_id]
         chosen = _drawn(order, generator, neighbours, distant)
-        found += _tried(model, prompt_ids, before, context, reference, base, chosen, order, state)  # type: ignore[arg-type]
+        found += _tried(model, prompt_ids, before, context, reference, base, chosen, order, state)
     return found
 
 

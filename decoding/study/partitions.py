@@ -3,8 +3,8 @@ for, and whether cuts fall where committing two tokens in one pass goes wrong.
 
 What w_b was fitted on (a gap target, R8) is given; each window's edge logits come from weights that have not seen its
 problem. Two forms of the evidence: `odds`, ell as it is fitted, the log odds of the target, how often it occurs
-included; and `ratio`, these less the log odds of the target's rate, which leaves a likelihood ratio and so the rate of
-cuts to the prior alone. Sharpness s multiplies the edge logits.
+included; and `ratio`, these less the log odds of the target's rate, as `DyStruct(edge_base_rate="removed")` has them,
+which leaves a likelihood ratio and so the rate of cuts to the prior alone. Sharpness s multiplies the edge logits.
 
 Learning alpha0 and s by maximum evidence, partitions summed out. The recorded logit x of a gap is N(+m, v) if the gap
 is cut and N(-m, v) if not; then s x with s = 2m / v is the log likelihood ratio of a cut, and per window
@@ -18,21 +18,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import logit
 from torch import Tensor
 
 from dystruct.inference import posterior
-from dystruct.inference.calibration import Estimate, LogisticFit
+from dystruct.inference.calibration import Estimate
 from dystruct.inference.calibration.bootstrap import ClusteredMean
 from dystruct.inference.hyper import RecordedWindows, learn_concentration, observation_log_density
 from dystruct.inference.semimarkov import SemiMarkov
-from dystruct.model import Context, Diagnostics, EvidenceWeights, Partition, PriorConfig, diagnose, order_law
+from dystruct.model import Anchoring, Context, Diagnostics, EvidenceWeights, Partition, PriorConfig, diagnose, order_law
 
 from .measured import (
     FOLDS,
@@ -57,11 +56,6 @@ _AT_ONCE = 256  # windows in one recursion
 _RANKED = 100  # windows in which the joint maximum is looked for: it ranks partitions one by one
 
 
-def as_ratio(fit: LogisticFit, targets: Array) -> LogisticFit:
-    """A fit whose logits are log likelihood ratios: less the log odds of the rate of the targets it was made on."""
-    return replace(fit, intercept=fit.intercept - float(logit(targets.mean())))
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The windows' diagnostics under held-out weights; context: all behind a window of hbar = 0.5, as the first one."""
@@ -75,9 +69,11 @@ class Evidence:
         position = position_rows(measured.windows, "4").fits()
         rows = gap_rows(measured.windows, target, position)
         weights = [
-            evidence_weights(at, gap if form == "odds" else as_ratio(gap, rows.targets[rows.problem % FOLDS != fold]))
+            evidence_weights(at, gap, rows.targets[rows.problem % FOLDS != fold])
             for fold, (at, gap) in enumerate(zip(position, rows.fits(), strict=True))
         ]
+        if form == "ratio":
+            weights = [there.without_base_rate() for there in weights]
         return cls(measured.windows, [_diagnosed(window, weights[window.fold]) for window in measured.windows])
 
     def sharpened(self, sharpness: float) -> list[tuple[Diagnostics, Context]]:
@@ -138,14 +134,14 @@ def orders(measured: Measured, evidence: Evidence, concentration: float, sharpne
     dynamic; and how often the most probable (partition, order) has another partition than the MAP.
     """
     generator = torch.Generator().manual_seed(measured.seed)
-    moved: dict[str, list[bool]] = {"static": [], "dynamic": []}
+    moved: dict[Anchoring, list[bool]] = {"static": [], "dynamic": []}
     other: list[bool] = []
     for diagnostics, context in evidence.sharpened(sharpness):
         there = posterior(diagnostics, context, PriorConfig(concentration=concentration))
         partition = Partition.from_cuts(there.chain.sample(1, generator)[0, 0].tolist())
         if partition.count > 1:
             for anchoring, found in moved.items():
-                prior = PriorConfig(concentration=concentration, anchoring=anchoring)  # type: ignore[arg-type]
+                prior = PriorConfig(concentration=concentration, anchoring=anchoring)
                 order = order_law(partition, diagnostics.instability, prior).mode.tolist()
                 found.append(order != sorted(order))
         if len(other) < _RANKED:

@@ -12,7 +12,7 @@ from dystruct.model import EvidenceWeights, PriorConfig
 
 from ..errors import UserError
 from .measured import FOLDS, PENALTY, Measured, evidence_weights, gap_rows, position_rows
-from .partitions import Form, Learned, as_ratio
+from .partitions import Form, Learned
 from .variants import Chosen, sharpened
 
 
@@ -29,9 +29,8 @@ def proposal(measured: Measured, target: str, form: Form, learned: Sequence[Lear
     position = fit_logistic(rows.features, rows.targets, PENALTY)
     gaps = gap_rows(measured.windows, target, [position] * FOLDS)
     gap = fit_logistic(gaps.features, gaps.targets, PENALTY)
-    if form == "ratio":
-        gap = as_ratio(gap, gaps.targets)
-    weights = sharpened(evidence_weights(position, gap), sharpness)
+    weights = evidence_weights(position, gap, gaps.targets)
+    weights = sharpened(weights.without_base_rate() if form == "ratio" else weights, sharpness)
     return {
         "target": target,
         "form": form,
@@ -53,5 +52,5 @@ def read_proposal(path: Path) -> Chosen:
             content["position"], content["position_intercept"], content["gap"], content["gap_intercept"]
         )  # fmt: skip
         return Chosen(float(content["concentration"]), weights)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"The settings {str(path)!r} cannot be read ({error}); write them with `report`.") from error

@@ -1,4 +1,4 @@
-"""Results as Markdown tables, and their place in a document: between two comment lines that name them.
+"""Results as Markdown, in words and tables, and their place in a document: between two comment lines that name them.
 
 So the document is written once and its numbers are only ever made from the results. Knows no records and no model.
 """
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from .answers import answers
+from .cells import estimated, percent
 
 BEGIN, END = "<!-- tables: made by `report`, not by hand -->", "<!-- end of tables -->"
-Estimate = dict[str, float | None]
 
 
 def with_tables(document: str, results: dict[str, Any]) -> str:
@@ -23,8 +24,8 @@ def with_tables(document: str, results: dict[str, Any]) -> str:
 
 
 def tables(results: dict[str, Any]) -> str:
-    """All tables of these results, each under a heading."""
-    parts: list[str] = []
+    """What these results say in words, and all their tables, each under a heading."""
+    parts = [answers(results)]
     if "windows" in results:
         parts += _windows(results["windows"])
     for study, what in (("along", "Windows decoded behind right beginnings"), ("free", "Whole problems")):
@@ -54,7 +55,7 @@ def _windows(found: dict[str, Any]) -> list[str]:
     )
     payoff = found["R3 payoff"]
     cells = ", ".join(
-        f"{name}: {_e(cell['wrong'])} (n = {cell['windows']})"
+        f"{name}: {estimated(cell['wrong'])} (n = {cell['windows']})"
         for name, cell in payoff.items()
         if name not in ("windows", "payoff")
     )
@@ -66,16 +67,17 @@ def _windows(found: dict[str, Any]) -> list[str]:
             [
                 ("rule", lambda r: r["rule"]),
                 ("n windows", lambda r: r["windows"]),
-                ("hbar, mean", lambda r: _e(r["hbar"])),
+                ("hbar, mean", lambda r: estimated(r["hbar"])),
                 ("standard deviation", lambda r: f"{r['spread']:.3f}"),
-                ("wrong tokens", lambda r: _e(r["error_rate"])),
+                ("wrong tokens", lambda r: estimated(r["error_rate"])),
                 ("mu, tokens", lambda r: f"{r['rate']:.1f} ± {r['rate_spread']:.1f}"),
-                ("AUROC, many wrong in it", lambda r: _e(r["here"])),
-                ("AUROC, many wrong in the next", lambda r: _e(r["next"])),
+                ("AUROC, many wrong in it", lambda r: estimated(r["here"])),
+                ("AUROC, many wrong in the next", lambda r: estimated(r["next"])),
             ],
         ),
         f"Share of wrong tokens in the window behind a stable or unstable one (calibrated hbar, split at the median), "
-        f"by its length: {cells}. What a short window saves more behind an unstable one: {_e(payoff['payoff'])}.\n\n",
+        f"by its length: {cells}. What a short window saves more behind an unstable one: "
+        f"{estimated(payoff['payoff'])}.\n\n",
         _table(
             "R4, R6: the diagnostic passes",
             found["R4 R6"],
@@ -83,10 +85,10 @@ def _windows(found: dict[str, Any]) -> list[str]:
                 ("reading", lambda r: r["reading"]),
                 ("n positions", lambda r: r["positions"]),
                 ("rate of d", lambda r: f"{r['rate']:.3f}"),
-                ("AUROC of u for d", lambda r: _e(r["auroc"])),
-                ("for errors of decoding", lambda r: _e(r["decoded"])),
-                ("refitted on these", lambda r: _e(r["refitted"])),
-                ("above K = 4", lambda r: _e(r["above"], sign=True)),
+                ("AUROC of u for d", lambda r: estimated(r["auroc"])),
+                ("for errors of decoding", lambda r: estimated(r["decoded"])),
+                ("refitted on these", lambda r: estimated(r["refitted"])),
+                ("above K = 4", lambda r: estimated(r["above"], sign=True)),
             ],
         ),
         _table(
@@ -96,9 +98,9 @@ def _windows(found: dict[str, Any]) -> list[str]:
                 ("gap target", lambda r: r["target"]),
                 ("passes", lambda r: r["passes"]),
                 ("n gaps", lambda r: r["gaps"]),
-                ("AUROC of ell", lambda r: _e(r["auroc"])),
-                ("above first", lambda r: _e(r["above"], sign=True)),
-                ("AUROC of the divergence alone", lambda r: _e(r["divergence_alone"])),
+                ("AUROC of ell", lambda r: estimated(r["auroc"])),
+                ("above first", lambda r: estimated(r["above"], sign=True)),
+                ("AUROC of the divergence alone", lambda r: estimated(r["divergence_alone"])),
             ],
         ),
         _table(
@@ -117,11 +119,11 @@ def _windows(found: dict[str, Any]) -> list[str]:
             [
                 ("pairs", lambda r: r["case"]),
                 ("n", lambda r: r["pairs"]),
-                ("right together", lambda r: _e(r["rates"]["together"])),
-                ("right in turn", lambda r: _e(r["rates"]["in_turn"])),
-                ("wrong only together", lambda r: _e(r["rates"]["wrong_together"])),
-                ("wrong only in turn", lambda r: _e(r["rates"]["wrong_in_turn"])),
-                ("right one changes", lambda r: _e(r["rates"]["right_changes"])),
+                ("right together", lambda r: estimated(r["rates"]["together"])),
+                ("right in turn", lambda r: estimated(r["rates"]["in_turn"])),
+                ("wrong only together", lambda r: estimated(r["rates"]["wrong_together"])),
+                ("wrong only in turn", lambda r: estimated(r["rates"]["wrong_in_turn"])),
+                ("right one changes", lambda r: estimated(r["rates"]["right_changes"])),
             ],
         ),
         _table(
@@ -130,7 +132,7 @@ def _windows(found: dict[str, Any]) -> list[str]:
             [
                 ("pairs", lambda r: r["case"]),
                 *((score, _auroc_of(score)) for score in _scores(found["R8 joint commits"])),
-                ("slope on ell, a nat", lambda r: _e(r["slope"], sign=True)),
+                ("slope on ell, a nat", lambda r: estimated(r["slope"], sign=True)),
             ],
         ),
         *(_grid(grid) for grid in found["blocks"] if grid["target"] != _SHATTERING),
@@ -152,11 +154,11 @@ def _windows(found: dict[str, Any]) -> list[str]:
                 ("alpha0", lambda r: f"{r['concentration']:.3g}"),
                 ("s", lambda r: f"{r['sharpness']:g}"),
                 ("n windows of several blocks", lambda r: r["windows_of_several_blocks"]),
-                ("not left to right, C static", lambda r: _p(r["not_left_to_right"]["static"])),
-                ("C dynamic", lambda r: _p(r["not_left_to_right"]["dynamic"])),
+                ("not left to right, C static", lambda r: percent(r["not_left_to_right"]["static"])),
+                ("C dynamic", lambda r: percent(r["not_left_to_right"]["dynamic"])),
                 (
                     "joint maximum has another partition",
-                    lambda r: f"{_p(r['joint_maximum_differs'])} of {r['joint_maximum_windows']}",
+                    lambda r: f"{percent(r['joint_maximum_differs'])} of {r['joint_maximum_windows']}",
                 ),
             ],
         ),
@@ -172,20 +174,20 @@ def _scores(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _auroc_of(name: str) -> Callable[[dict[str, Any]], str]:
-    return lambda row: _e(row["auroc"][name])
+    return lambda row: estimated(row["auroc"][name])
 
 
 _SETTING: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
     ("alpha0", lambda r: f"{r['concentration']:.3g}"),
     ("s", lambda r: f"{r['sharpness']:g}"),
     ("MAP blocks", lambda r: f"{r['map']['mean']:.2f}"),
-    ("1, 2, 3, 4 or more", lambda r: ", ".join(map(_p, r["map"]["shares"]))),
+    ("1, 2, 3, 4 or more", lambda r: ", ".join(map(percent, r["map"]["shares"]))),
     ("sampled blocks", lambda r: f"{r['sampled']['mean']:.2f}"),
-    ("1, 2, 3, 4 or more", lambda r: ", ".join(map(_p, r["sampled"]["shares"]))),
-    ("wrong together, apart", lambda r: _e(r["apart"])),
-    ("inside a block", lambda r: _e(r["inside"])),
-    ("help", lambda r: _e(r["help"], sign=True)),
-    ("help, MAP", lambda r: _e(r["map_help"], sign=True)),
+    ("1, 2, 3, 4 or more", lambda r: ", ".join(map(percent, r["sampled"]["shares"]))),
+    ("wrong together, apart", lambda r: estimated(r["apart"])),
+    ("inside a block", lambda r: estimated(r["inside"])),
+    ("help", lambda r: estimated(r["help"], sign=True)),
+    ("help, MAP", lambda r: estimated(r["map_help"], sign=True)),
 ]
 
 
@@ -212,13 +214,13 @@ def _grid(grid: dict[str, Any]) -> str:
 def _blocks_at(found: dict[tuple[float, float], dict[str, Any]], s: float) -> Callable[[dict[str, Any]], str]:
     def cell(row: dict[str, Any]) -> str:
         there = found[row["alpha0"], s]
-        return f"{there['map']['mean']:.2f}, {_p(there['map']['shares'][0])}; {there['sampled']['mean']:.2f}"
+        return f"{there['map']['mean']:.2f}, {percent(there['map']['shares'][0])}; {there['sampled']['mean']:.2f}"
 
     return cell
 
 
 def _help_at(found: dict[tuple[float, float], dict[str, Any]], s: float) -> Callable[[dict[str, Any]], str]:
-    return lambda row: _e(found[row["alpha0"], s]["help"], sign=True, digits=2)
+    return lambda row: estimated(found[row["alpha0"], s]["help"], sign=True, digits=2)
 
 
 # --- decodings --------------------------------------------------------------------------------------------------------
@@ -236,28 +238,28 @@ def _decodings(title: str, found: dict[str, Any], *, along: bool) -> list[str]:
     columns: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
         ("variant", lambda r: r["variant"]),
         ("n problems", lambda r: r["problems"]),
-        ("right", lambda r: _e(r["right"])),
-        ("difference", lambda r: _e(r.get("right_difference"), sign=True)),
+        ("right", lambda r: estimated(r["right"])),
+        ("difference", lambda r: estimated(r.get("right_difference"), sign=True)),
         ("gained, lost, p", lambda r: _mcnemar(r.get("mcnemar"))),
         *((f"right, {domain}", _in_domain(by_domain, domain)) for domain in domains),
-        ("passes", lambda r: _e(r["passes"], digits=1)),
+        ("passes", lambda r: estimated(r["passes"], digits=1)),
     ]
     if along:
         columns += [
-            ("wrong tokens", lambda r: _e(r["wrong_share"])),
-            ("difference", lambda r: _e(r.get("wrong_share_difference"), sign=True)),
+            ("wrong tokens", lambda r: estimated(r["wrong_share"])),
+            ("difference", lambda r: estimated(r.get("wrong_share_difference"), sign=True)),
             ("welds mended, spoilt", lambda r: f"{r['mended']['value']:.2f}, {r['spoilt']['value']:.2f}"),
         ]
     else:
         columns += [
-            ("wasted tokens", lambda r: _e(r["wasted"], digits=1)),
-            ("difference", lambda r: _e(r.get("wasted_difference"), sign=True, digits=1)),
+            ("wasted tokens", lambda r: estimated(r["wasted"], digits=1)),
+            ("difference", lambda r: estimated(r.get("wasted_difference"), sign=True, digits=1)),
             ("windows", lambda r: f"{r['windows']['value']:.2f}"),
             ("their length", lambda r: f"{r['length']['value']:.1f}"),
         ]
     columns += [
         ("blocks a window", lambda r: f"{r['blocks']['value']:.2f}"),
-        ("windows reordered", lambda r: _p(r["reordered"]["value"])),
+        ("windows reordered", lambda r: percent(r["reordered"]["value"])),
     ]
     return [about, _table(None, whole, columns)]
 
@@ -265,7 +267,7 @@ def _decodings(title: str, found: dict[str, Any], *, along: bool) -> list[str]:
 def _in_domain(rows: dict[tuple[str, str], dict[str, Any]], domain: str) -> Callable[[dict[str, Any]], str]:
     def cell(row: dict[str, Any]) -> str:
         there = rows.get((row["variant"], domain))
-        return "" if there is None else f"{_p(there['right']['value'])} (n = {there['problems']})"
+        return "" if there is None else f"{percent(there['right']['value'])} (n = {there['problems']})"
 
     return cell
 
@@ -284,18 +286,3 @@ def _table(
     lines += [" | ".join(str(cell(row)) for _, cell in columns) for row in rows]
     body = "".join(f"| {line} |\n" for line in lines)
     return ("" if title is None else f"**{title}**\n\n") + body + "\n"
-
-
-def _e(estimate: Estimate | None, *, sign: bool = False, digits: int = 3) -> str:
-    """An estimate with its interval; empty where there is none."""
-    if estimate is None or estimate["value"] is None:
-        return ""
-    form = f"{'+' if sign else ''}.{digits}f"
-    value, low, high = (estimate[name] for name in ("value", "low", "high"))
-    if low is None or high is None:
-        return f"{value:{form}}"
-    return f"{value:{form}} ({low:{form}} to {high:{form}})"
-
-
-def _p(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f}%"

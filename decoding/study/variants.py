@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -114,12 +115,12 @@ def sharpened(weights: EvidenceWeights, sharpness: float) -> EvidenceWeights:
 Change = Callable[[EqualPasses], DyStruct]
 
 
-def _with(**changes: object) -> Change:
-    return lambda base: replace(base, **changes)  # type: ignore[arg-type]
+def _with(**changes: Any) -> Change:
+    return lambda base: replace(base, **changes)
 
 
-def _prior(**changes: object) -> Change:
-    return lambda base: replace(base, prior=replace(base.prior, **changes))  # type: ignore[arg-type]
+def _prior(**changes: Any) -> Change:
+    return lambda base: replace(base, prior=replace(base.prior, **changes))
 
 
 def _interpolated(base: EqualPasses) -> DyStruct:
@@ -137,6 +138,10 @@ ALTERNATIVES: Mapping[str, Mapping[str, Change]] = {
         "windows of 28": _prior(min_length=28, max_length=28),
     },
     "R4": {"K=2": _with(diagnostic_passes=2), "K=8": _with(diagnostic_passes=8)},
+    "R8": {
+        "base rate removed": _with(edge_base_rate="removed"),
+        "base rate removed, MAP": _with(edge_base_rate="removed", structure="map"),
+    },
     "R9": {
         "C dynamic": _prior(anchoring="dynamic"),
         "left to right": _with(schedule="left-to-right"),

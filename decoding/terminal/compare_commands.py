@@ -12,9 +12,10 @@ import typer
 
 from ..errors import UserError
 from . import options
-from .reporting import status
+from .decoder_options import DECODER_SETTINGS, named_decoder
+from .model_options import Chat, Model, WeightedSource
+from .reporting import memory_errors, status
 from .rival_options import SETTING_OF
-from .weights_options import ForceWeights, Weights, weights_given
 
 if TYPE_CHECKING:
     from ..trace import Generation
@@ -67,20 +68,13 @@ def decoders() -> None:
 
 
 def compare(
+    *,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to answer.", show_default=False)],
     decoder: Compared = None,
-    model: options.Model = "tiny",
-    chat: options.Chat = False,
-    device: options.Device = None,
-    device_map: options.DeviceMap = None,
-    dtype: options.Dtype = None,
-    revision: options.Revision = None,
-    weights: Weights = None,
-    force_weights: ForceWeights = False,
-    max_new_tokens: options.MaxNewTokens = 256,
-    budget: options.Budget = 256,
-    temperature: options.Temperature = 0.0,
-    stop: options.Stop = None,
+    model: Model = "tiny",
+    chat: Chat = False,
+    source: WeightedSource,
+    tokens: options.Tokens,
     seed: options.Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -88,22 +82,23 @@ def compare(
     if not prompt.strip():
         raise UserError("The prompt is empty; give the text to answer.")
     names = list(decoder or COMPARED)
-    more = weights_given([name.partition(":")[0] for name in names], weights, force_weights)
+    source.check_use([name.partition(":")[0] for name in names])
     with status("starting"):
         from .. import Block, generate
         from ..ending import checked_stop
 
-        chosen = [_decoder(name) for name in names]
-        stops = checked_stop(stop or ())
-    backbone = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)
-    generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
+        chosen = [named_decoder(name) for name in names]
+        stops = checked_stop(tokens.stop or ())
+    backbone = source.load(model)
+    with memory_errors(1):
+        generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
     found = []
     for number, (name, settings) in enumerate(zip(names, chosen, strict=True), start=1):
-        with status(f"decoding with {name}, {number} of {len(names)}"):
+        with status(f"decoding with {name}, {number} of {len(names)}"), memory_errors(1):
             try:
                 (generation,) = generate(
-                    backbone, [prompt], settings, max_new_tokens=max_new_tokens, budget=budget, temperature=temperature,
-                    stop=stops, seed=seed, chat=chat,
+                    backbone, [prompt], settings, max_new_tokens=tokens.max_new_tokens, budget=tokens.budget,
+                    temperature=tokens.temperature, stop=stops, seed=seed, chat=chat,
                 )  # fmt: skip
             except UserError as error:
                 raise UserError(f"{name}: {error}") from error
@@ -111,33 +106,7 @@ def compare(
         if as_json:
             typer.echo(json.dumps(_figures(name, generation)))
     if not as_json:
-        _show(f"model {backbone.name} · temperature {temperature:g} · seed {seed}", names, found)
-
-
-def _decoder(text: str) -> Any:
-    """The decoder that NAME or NAME:setting=value,… says."""
-    name, _, listed = text.partition(":")
-    given: dict[str, Any] = {}
-    preset = None
-    for item in filter(None, listed.split(",")):
-        setting, sign, value = item.partition("=")
-        option = f"--{setting.strip().replace('_', '-')}"
-        if option == "--preset":
-            preset = value
-        elif option in SETTING_OF or option in options.DECODER_SETTINGS:
-            given[option] = _value(value) if sign else True
-        else:
-            raise UserError(f"There is no setting {setting!r} in {text!r}; `dystruct decoders` lists them.")
-    return options.decoder_of(name, preset, given)
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+        _show(f"model {backbone.name} · temperature {tokens.temperature:g} · seed {seed}", names, found)
 
 
 def _figures(name: str, generation: Generation) -> dict[str, Any]:
@@ -193,7 +162,7 @@ def _settings(kind: Any, within: str = "") -> Iterator[tuple[str, Any]]:
 
 def _option(setting: str) -> str:
     """How a setting is given: by its option, or in Python only."""
-    for option, name in {**options.DECODER_SETTINGS, **SETTING_OF}.items():
+    for option, name in {**DECODER_SETTINGS, **SETTING_OF}.items():
         if name == setting:
             return option
     return f"{setting} (in Python)"

@@ -5,41 +5,37 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import UserError
 from . import eval_options as own
 from . import options
-from .reporting import complain, status
-from .weights_options import ForceWeights, Weights, weights_given
+from .model_options import Chat, Model, Placement, WeightedSource
+from .reporting import complain, memory_errors, status
 
 if TYPE_CHECKING:
     from ..evaluation.local import Progress
     from ..evaluation.summary import RunSummary
 
+Place = TypeVar("Place", bound=Placement)
+
 
 def evaluate(
+    *,
     folder: own.Folder,
     tasks: own.Tasks = "",
     decoder: own.Decoder = "dystruct",
     name: own.Name = None,
-    model: options.Model = "tiny",
-    chat: options.Chat = False,
-    device: options.Device = None,
-    device_map: options.DeviceMap = None,
-    dtype: options.Dtype = None,
-    revision: options.Revision = None,
-    weights: Weights = None,
-    force_weights: ForceWeights = False,
+    model: Model = "tiny",
+    chat: Chat = False,
+    source: WeightedSource,
     split: own.Split = "test",
     limit: own.Limit = None,
     seeds: own.Seeds = "0",
     draws: own.Draws = 1,
-    max_new_tokens: options.MaxNewTokens = 256,
-    budget: options.Budget = 256,
-    temperature: options.Temperature = 0.0,
-    stop: options.Stop = None,
+    tokens: options.Tokens,
     batch_size: options.BatchSize = 8,
     prefix_cache: options.PrefixCache = False,
     execute_code: own.ExecuteCode = False,
@@ -53,7 +49,7 @@ def evaluate(
 ) -> None:
     """Run a decoder on tasks, score its answers, and keep every item with its trace in FOLDER."""
     files = own.named_files(data)
-    more = weights_given([decoder.partition(":")[0]], weights, force_weights)
+    source.check_use([decoder.partition(":")[0]])
     with status("starting"):
         from ..backbone import model_folder
         from ..evaluation.likelihood import LikelihoodSettings
@@ -61,16 +57,16 @@ def evaluate(
 
         settings = RunSettings(
             decoder=decoder,
-            tasks=tuple(filter(None, tasks.split(","))),
+            tasks=tuple(filter(None, map(str.strip, tasks.split(",")))),
             name=name,
             split=split,
             limit=limit,
             seeds=own.numbers(seeds, "--seeds"),
             draws=draws,
-            max_new_tokens=max_new_tokens,
-            budget=budget,
-            temperature=temperature,
-            stop=tuple(stop or ()),
+            max_new_tokens=tokens.max_new_tokens,
+            budget=tokens.budget,
+            temperature=tokens.temperature,
+            stop=tuple(tokens.stop or ()),
             chat=chat,
             batch_size=batch_size,
             prefix_cache=prefix_cache,
@@ -85,22 +81,22 @@ def evaluate(
         raise UserError("--data and the --mc options have no use with the embedded tasks; leave them out.")
     if not embedded:
         need_harness()
-        from ..evaluation.harness import own_device
+        source = for_harness(source)
+    loaded = source.load(model)
+    told = identity(loaded, model_folder(model, source.revision))
+    with memory_errors(batch_size):
+        if embedded:
+            from ..evaluation.local import run_local, write_samples
 
-        device = device or (own_device() if device_map is None else None)
-    loaded = options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)
-    told = identity(loaded, model_folder(model, revision))
-    if embedded:
-        from ..evaluation.local import run_local, write_samples
+            run_local(settings, loaded, told, folder, reporter())
+            if samples:
+                write_samples(settings, folder)
+        else:
+            from ..evaluation.harness_run import HarnessSettings, run_harness
 
-        run_local(settings, loaded, told, folder, reporter())
-        if samples:
-            write_samples(settings, folder)
-    else:
-        from ..evaluation.harness_run import HarnessSettings, run_harness
-
-        if not run_harness(settings, HarnessSettings(files, likelihood, samples), loaded, told, folder, reporter()):
-            return
+            harness = HarnessSettings(files, likelihood, samples)
+            if not run_harness(settings, harness, loaded, told, folder, reporter()):
+                return  # another process has them all
     finish(folder)
 
 
@@ -118,6 +114,15 @@ def need_harness() -> None:
     """Raise UserError without lm-evaluation-harness."""
     if importlib.util.find_spec("lm_eval") is None:
         raise UserError("Tasks other than the embedded ones need lm-evaluation-harness: pip install 'dystruct[eval]'.")
+
+
+def for_harness(placement: Place) -> Place:
+    """Where a run of the harness computes: of several processes, each on a device of its own, unless one is given."""
+    from ..evaluation.harness import own_device
+
+    if placement.device is not None or placement.device_map is not None:
+        return placement
+    return replace(placement, device=own_device())
 
 
 def reporter(before: str = "") -> Callable[[Progress], None]:

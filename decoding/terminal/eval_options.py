@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..errors import UserError
-from .options import named_path
-
-
-def _option(panel: str, name: str, help: str, metavar: str | None = None, **settings: Any) -> Any:
-    return typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, show_default=False, **settings)
-
+from .options import make_option, named_path
 
 _WHAT, _HARNESS, _OUTPUT = "What is run", "Tasks of lm-evaluation-harness", "Output"
 
@@ -26,7 +21,7 @@ Folder = Annotated[
 ]  # fmt: skip
 Tasks = Annotated[
     str,
-    _option(
+    make_option(
         _WHAT,
         "--tasks",
         "Names with commas between them: the embedded tiny_maths, tiny_code and tiny_logic; or tasks of "
@@ -36,43 +31,46 @@ Tasks = Annotated[
 ]
 Decoder = Annotated[
     str,
-    _option(
+    make_option(
         _WHAT,
         "--decoder",
-        "A decoder, with settings after a colon, as in dystruct:structure=sample,passes=share. Default dystruct.",
+        "A decoder, with settings after a colon, as in dystruct:structure=sample,passes=share. Default {default}.",
         metavar="NAME",
     ),
 ]
-Name = Annotated[str | None, _option(_WHAT, "--name", "What tables call the run. Default: its decoder.", "TEXT")]
+Name = Annotated[str | None, make_option(_WHAT, "--name", "What tables call the run. Default: its decoder.", "TEXT")]
 Split = Annotated[
     str,
-    _option(
+    make_option(
         _WHAT,
         "--split",
-        "Of the embedded tasks: test, or validation for choosing settings. Default test.",
+        "Of the embedded tasks: test, or validation for choosing settings. Default {default}.",
         metavar="NAME",
     ),
 ]
 Limit = Annotated[
-    int | None, _option(_WHAT, "--limit", "The first N items of each task. Default: all of them.", min=1, metavar="N")
+    int | None,
+    make_option(_WHAT, "--limit", "The first N items of each task. Default: all of them.", min=1, metavar="N"),
 ]
 Seeds = Annotated[
     str,
-    _option(_WHAT, "--seeds", "Seeds with commas between them; each item runs under each. Default 0.", metavar="NS"),
+    make_option(
+        _WHAT, "--seeds", "Seeds with commas between them; each item runs under each. Default {default}.", metavar="NS"
+    ),
 ]
 Draws = Annotated[
     int,
-    _option(
+    make_option(
         _WHAT,
         "--draws",
-        "With structure=sample: structures a prompt and seed, which share their token noise. Default 1.",
+        "With structure=sample: structures a prompt and seed, which share their token noise. Default {default}.",
         min=1,
         metavar="N",
     ),
 ]
 ExecuteCode = Annotated[
     bool,
-    _option(
+    make_option(
         _WHAT,
         "--execute-code",
         "Score code by running what the model wrote, in a limited subprocess; tasks that ask for code need it.",
@@ -80,13 +78,13 @@ ExecuteCode = Annotated[
 ]
 Shots = Annotated[
     int | None,
-    _option(
+    make_option(
         _HARNESS, "--shots", "Examples in a prompt. Default: the task's, as the paper has them.", min=0, metavar="N"
     ),
 ]
 Data = Annotated[
     list[str] | None,
-    _option(
+    make_option(
         _HARNESS,
         "--data",
         "Local JSON lines in place of a task's data set, as TASK=PATH: a file of test items, or a folder with "
@@ -96,25 +94,30 @@ Data = Annotated[
 ]
 Likelihood = Annotated[
     int,
-    _option(
+    make_option(
         _HARNESS,
         "--mc-samples",
-        "Masked copies that estimate the likelihood of an answer. Default 128.",
+        "Masked copies that estimate the likelihood of an answer. Default {default}.",
         min=1,
         metavar="N",
     ),
 ]
 LikelihoodBatch = Annotated[
-    int, _option(_HARNESS, "--mc-batch-size", "Of them in one forward call. Default 32.", min=1, metavar="N")
+    int, make_option(_HARNESS, "--mc-batch-size", "Of them in one forward call. Default {default}.", min=1, metavar="N")
 ]
 LikelihoodGuidance = Annotated[
-    float, _option(_HARNESS, "--mc-guidance", "Guidance scale in the likelihood. Default 0.", min=0.0, metavar="X")
+    float,
+    make_option(
+        _HARNESS, "--mc-guidance", "Guidance scale in the likelihood. Default {default}.", min=0.0, metavar="X"
+    ),
 ]
 Samples = Annotated[
-    bool, _option(_OUTPUT, "--samples", "Write samples.jsonl too: every prompt, answer and score as the task saw them.")
+    bool,
+    make_option(_OUTPUT, "--samples", "Write samples.jsonl too: every prompt, answer and score as the task saw them."),
 ]
 Traces = Annotated[
-    bool, _option(_OUTPUT, "--traces/--no-traces", "Whether to keep each item's trace, some 70 kB. Default on.")
+    bool,
+    make_option(_OUTPUT, "--traces/--no-traces", "Whether to keep each item's trace, some 70 kB. Default {default}."),
 ]
 
 

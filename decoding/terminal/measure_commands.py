@@ -11,12 +11,13 @@ import typer
 
 from ..errors import UserError
 from . import options
-from .reporting import status
+from .decoder_options import BlockLength, Decoder, Structure, decoder_of
+from .model_options import Chat, Model, Source, WeightedSource
+from .reporting import memory_errors, status
 from .targets import check_file_target, save_text
-from .weights_options import ForceWeights, Weights, weights_given
 
 Problems = Annotated[
-    int, typer.Option("--problems", help="How many held-out problems. Default 200.", min=1, show_default=False)
+    int, typer.Option("--problems", help="How many held-out problems. Default {default}.", min=1, show_default=False)
 ]
 DOMAINS = ("maths", "code", "logic")
 SPLIT = "validation"  # of the problems that weights are fitted on
@@ -29,7 +30,7 @@ Domains = Annotated[
 ProblemsOfEach = Annotated[
     int,
     typer.Option(
-        "--problems", help="How many validation problems of each domain. Default 150.", min=2, show_default=False
+        "--problems", help="How many validation problems of each domain. Default {default}.", min=2, show_default=False
     ),
 ]
 Trajectory = Annotated[
@@ -37,7 +38,7 @@ Trajectory = Annotated[
     typer.Option(
         "--trajectory",
         help="Whose windows: reference, which follow one another through the known answer; or own, those that DyStruct "
-        "opens when it decodes the problem a token a pass, compared with the answer by realignment. Default reference.",
+        "opens when it decodes the problem a token a pass, compared with the answer by realignment. Default {default}.",
         show_default=False,
     ),
 ]
@@ -56,21 +57,24 @@ ReportPicture = Annotated[
 ReportAsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON, not as tables.")]
 Penalty = Annotated[
     float,
-    typer.Option("--penalty", help="lambda of J(w) = BCE + lambda |w|². Default 0.001.", min=1e-9, show_default=False),
+    typer.Option(
+        "--penalty", help="lambda of J(w) = BCE + lambda |w|². Default {default}.", min=1e-9, show_default=False
+    ),
 ]
 Intercept = Annotated[
     bool,
-    typer.Option("--intercept/--no-intercept", help="Whether ell = w_b·psi + b has its b (R8). Default on."),
+    typer.Option("--intercept/--no-intercept", help="Whether ell = w_b·psi + b has its b (R8). Default {default}."),
 ]
 DiagnosticPasses = Annotated[
-    int, typer.Option("--diagnostic-passes", help="K, forward passes. Default 4.", min=1, show_default=False)
+    int, typer.Option("--diagnostic-passes", help="K, forward passes. Default {default}.", min=1, show_default=False)
 ]
 WeightsFile = Annotated[Path, typer.Argument(help="The file to write, JSON.", show_default=False)]
 Split = Annotated[
-    str, typer.Option("--split", help="Which held-out problems: test or validation. Default test.", show_default=False)
+    str,
+    typer.Option("--split", help="Which held-out problems: test or validation. Default {default}.", show_default=False),
 ]
 Domain = Annotated[
-    str, typer.Option("--domain", help="Which problems: maths, code or logic. Default maths.", show_default=False)
+    str, typer.Option("--domain", help="Which problems: maths, code or logic. Default {default}.", show_default=False)
 ]
 ExecuteCode = Annotated[
     bool,
@@ -84,12 +88,10 @@ Report = Annotated[Path | None, typer.Option("--save", help="Write the figures t
 
 
 def calibrate(
+    *,
     weights: WeightsFile,
-    model: options.Model = "tiny",
-    device: options.Device = None,
-    device_map: options.DeviceMap = None,
-    dtype: options.Dtype = None,
-    revision: options.Revision = None,
+    model: Model = "tiny",
+    source: Source,
     domain: Domains = None,
     problems: ProblemsOfEach = 150,
     trajectory: Trajectory = "reference",
@@ -123,9 +125,7 @@ def calibrate(
     from ..tiny.problems import problems as held_out_problems
     from .calibration_table import provenance, show_report
 
-    backbone = options.load_model(
-        model, device=device, device_map=device_map, dtype=dtype, revision=revision, neutral=True
-    )
+    backbone = source.load(model, neutral=True)
     known = [
         Known(problem.question, problem.answer, name)
         for name in domains
@@ -133,7 +133,7 @@ def calibrate(
     ]
     where = "along known answers" if trajectory == "reference" else "on the model's own trajectories"
     typer.echo(f"diagnosing windows of {len(known)} problems {where}", err=True)
-    with status("diagnosing"):
+    with status("diagnosing"), memory_errors(batch_size):
         if trajectory == "reference":
             windows = windows_along_reference(
                 backbone, known, passes=diagnostic_passes, seed=seed, batch_size=batch_size
@@ -150,7 +150,7 @@ def calibrate(
             raise UserError(f"The weights cannot be fitted: {error}") from error
     settings = {"trajectory": trajectory, "split": SPLIT, "diagnostic_passes": diagnostic_passes}
     summary = {**settings, **provenance(found.report)}
-    write_calibration(weights, found.fit.weights, fingerprint(model_folder(model, revision)), summary)
+    write_calibration(weights, found.fit.weights, fingerprint(model_folder(model, source.revision)), summary)
     report = json.dumps({**settings, **found.report.as_dict()}, indent=1)
     if save is not None:
         save_text(save, report + "\n")
@@ -165,54 +165,52 @@ def calibrate(
 
 
 def accuracy(
-    model: options.Model = "tiny",
-    device: options.Device = None,
-    device_map: options.DeviceMap = None,
-    dtype: options.Dtype = None,
-    revision: options.Revision = None,
-    weights: Weights = None,
-    force_weights: ForceWeights = False,
-    decoder: options.Decoder = "dystruct",
-    structure: options.Structure = None,
-    block_length: options.BlockLength = None,
-    chat: options.Chat = False,
+    *,
+    model: Model = "tiny",
+    source: WeightedSource,
+    decoder: Decoder = "dystruct",
+    structure: Structure = None,
+    block_length: BlockLength = None,
+    chat: Chat = False,
     domain: Domain = "maths",
     problems: Problems = 200,
     split: Split = "test",
-    max_new_tokens: options.MaxNewTokens = 256,
-    budget: options.Budget = 256,
+    limits: options.Limits,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 16,
     execute_code: ExecuteCode = False,
     save: Report = None,
 ) -> None:
     """Decode held-out problems of a domain and count the right answers."""
-    if domain not in ("maths", "code", "logic"):
+    if domain not in DOMAINS:
         raise UserError(f"--domain must be maths, code or logic, not {domain!r}.")
     if split not in ("test", "validation"):
         raise UserError(f"--split must be test or validation, not {split!r}.")
     if save is not None:
         check_file_target(save)
     _need_problems(domain)
-    more = weights_given([decoder], weights, force_weights)
+    source.check_use([decoder])
     given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
-    chosen = options.decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
-    from ..tiny.accuracy import measure_accuracy
+    chosen = decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
+    from ..tiny.accuracy import check_scorable, measure_accuracy
 
-    found = measure_accuracy(
-        options.load_model(model, device=device, device_map=device_map, dtype=dtype, revision=revision, **more),
-        chosen,
-        domain=domain,
-        split=split,
-        count=problems,
-        max_new_tokens=max_new_tokens,
-        budget=budget,
-        seed=seed,
-        batch_size=batch_size,
-        chat=chat,
-        execute_code=execute_code,
-        report=lambda done, right: typer.echo(f"{right} of {done} right, {problems - done} to go", err=True),
-    )
+    check_scorable(domain, execute_code=execute_code)
+    backbone = source.load(model)
+    with memory_errors(min(batch_size, problems)):
+        found = measure_accuracy(
+            backbone,
+            chosen,
+            domain=domain,
+            split=split,
+            count=problems,
+            max_new_tokens=limits.max_new_tokens,
+            budget=limits.budget,
+            seed=seed,
+            batch_size=batch_size,
+            chat=chat,
+            execute_code=execute_code,
+            report=lambda done, right: typer.echo(f"{right} of {done} right, {problems - done} to go", err=True),
+        )
     figures = json.dumps(found.as_dict(), indent=1)
     typer.echo(figures)
     if save is not None:

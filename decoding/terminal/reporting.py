@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import typer
 
 from ..errors import UserError
-
-Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def complain(sentence: str) -> None:
@@ -21,7 +19,7 @@ def complain(sentence: str) -> None:
     typer.echo(f"dystruct: {sentence}", err=True)
 
 
-def reporting(command: Command) -> Command:
+def reporting(command: Callable[..., None]) -> Callable[..., None]:
     """Ends a command whose user got something wrong with one sentence and exit code 2."""
 
     @functools.wraps(command)
@@ -36,7 +34,21 @@ def reporting(command: Command) -> Command:
             complain(str(error))
             raise typer.Exit(2) from error
 
-    return reported  # type: ignore[return-value]
+    return reported
+
+
+@contextmanager
+def memory_errors(count: int) -> Iterator[None]:
+    """Ends with one sentence where the device's memory is too small to decode `count` prompts together."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        what, remedy = f"{count} prompts at once", "lower --batch-size"
+        if count == 1:
+            what, remedy = "this prompt", "lower --max-new-tokens, or give a smaller --dtype or a --device-map"
+        raise UserError(f"The device's memory is too small for {what}; {remedy}.") from error
 
 
 def status(text: str) -> AbstractContextManager[object]:

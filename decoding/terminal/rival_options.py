@@ -6,12 +6,12 @@ an error.
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from .options import make_option
+from .signatures import OptionGroup
 
 PANEL = "Rival decoders (see `dystruct decoders`)"
 
@@ -59,28 +59,19 @@ RIVALS = (
 SETTING_OF = {rival.option: rival.setting for rival in RIVALS}
 
 
-def with_rival_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the rivals' options, which it gets as `rivals`, by option, those that were given."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "rivals"]
-    added = [
-        inspect.Parameter(
-            rival.setting, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[
-                rival.kind | None,
-                typer.Option(
-                    rival.option, help=rival.meaning, metavar=rival.metavar, rich_help_panel=PANEL, show_default=False
-                ),
-            ],
-        )
-        for rival in RIVALS
-    ]  # fmt: skip
+@dataclass(frozen=True, init=False)
+class Rivals(OptionGroup):
+    """The rivals' options that were given, by option."""
 
-    @functools.wraps(command)
-    def extended(**given: Any) -> None:
-        values = {rival.option: given.pop(rival.setting) for rival in RIVALS}
-        command(**given, rivals={option: value for option, value in values.items() if value is not None})
+    given: dict[str, Any]
 
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + added
-    extended.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    extended.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return extended
+    def __init__(self, **values: Any) -> None:
+        found = {rival.option: values[rival.setting] for rival in RIVALS if values[rival.setting] is not None}
+        object.__setattr__(self, "given", found)
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """All of them, none of them given."""
+        return [inspect.Parameter(rival.setting, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[
+            rival.kind | None, make_option(PANEL, rival.option, rival.meaning, rival.metavar)
+        ]) for rival in RIVALS]  # fmt: skip

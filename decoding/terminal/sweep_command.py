@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
-from . import options
-from .eval_command import is_embedded, left, need_harness, reporter
+from .eval_command import for_harness, is_embedded, left, need_harness, reporter
 from .eval_options import ExecuteCode, Folder
+from .model_options import Placement
 from .options import named_path
-from .reporting import complain, status
+from .reporting import complain, memory_errors, status
 
 if TYPE_CHECKING:
     from ..evaluation.sweep import PlannedRun
@@ -37,11 +37,10 @@ Status = Annotated[
 
 
 def sweep(
+    *,
     file: SweepFile,
     folder: Folder,
-    device: options.Device = None,
-    device_map: options.DeviceMap = None,
-    dtype: options.Dtype = None,
+    placement: Placement,
     limit: Limit = None,
     execute_code: ExecuteCode = False,
     only_status: Status = False,
@@ -66,13 +65,16 @@ def sweep(
             raise UserError("Code is scored by running it; allow that with --execute-code.")
     waiting = [run for run in planned if not before[run.folder].finished or not _summarised(folder, run)]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
-    models: dict[str, Any] = {}
+    loaded: tuple[Any, Any] = (None, None)  # the last model, and what it was loaded from
     started = time.monotonic()
     for number, run in enumerate(waiting, start=1):
-        if run.model not in models:
-            models = {run.model: options.load_model(run.model, device=device, device_map=device_map, dtype=dtype)}
+        wanted = run.model, placement if is_embedded(run.settings.tasks) else for_harness(placement)
+        if loaded[1] != wanted:
+            loaded = None, None  # two models need not fit beside each other
+            loaded = wanted[1].load(run.model), wanted
         try:
-            _run(run, models[run.model], folder, f"run {number} of {len(waiting)}, {run.folder}: ")
+            with memory_errors(run.settings.batch_size):
+                _run(run, loaded[0], folder, f"run {number} of {len(waiting)}, {run.folder}: ")
         except UserError as error:
             raise UserError(f"{run.folder}: {error}") from error
         a_run = (time.monotonic() - started) / number
@@ -94,7 +96,9 @@ def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
     else:
         from ..evaluation.harness_run import HarnessSettings, run_harness
 
-        run_harness(run.settings, HarnessSettings({}, LikelihoodSettings()), model, told, folder, reporter(before))
+        settings = HarnessSettings({}, LikelihoodSettings())
+        if not run_harness(run.settings, settings, model, told, folder, reporter(before)):
+            return
     summarise(folder).save(folder / "summary.json")
 
 

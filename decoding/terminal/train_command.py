@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -230,7 +230,8 @@ def _config(folder: Path, given: dict[str, Any]) -> TrainingConfig:
     if path.exists():
         try:
             config = TrainingConfig(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError, OSError) as error:
+            _check_numbers(config)
+        except (ValueError, TypeError, OSError, RecursionError) as error:
             raise UserError(
                 f"{str(path)!r} is no training configuration; remove it, or train in another folder."
             ) from error
@@ -256,3 +257,11 @@ def _config(folder: Path, given: dict[str, Any]) -> TrainingConfig:
             f"Nothing can be written to {str(folder)!r} ({error.strerror}); choose another folder."
         ) from error
     return config
+
+
+def _check_numbers(config: TrainingConfig) -> None:
+    """Raise TypeError unless every value is a number of its default's kind."""
+    for field in fields(config):
+        value, kind = getattr(config, field.name), int | float if isinstance(field.default, float) else int
+        if isinstance(value, bool) or not isinstance(value, kind):
+            raise TypeError(field.name)

@@ -41,6 +41,12 @@ class Accuracy:
         return asdict(self)
 
 
+def check_scorable(domain: str, *, execute_code: bool) -> None:
+    """Raise UserError if a domain's answers cannot be scored: code needs to be run."""
+    if domain == "code" and not execute_code:
+        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+
+
 def measure_accuracy(
     model: Backbone,
     decoder: Decoder,
@@ -62,8 +68,7 @@ def measure_accuracy(
     execute_code: allows to run the code that the model writes, in a limited subprocess; the domain "code" needs it.
     report: called with the problems done and right so far, after each batch.
     """
-    if domain == "code" and not execute_code:
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    check_scorable(domain, execute_code=execute_code)
     asked = problems(domain, split, count)
     generations = []
     right: list[bool] = []

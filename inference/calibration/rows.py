@@ -137,17 +137,21 @@ class CalibrationRows:
 
 @dataclass(frozen=True, eq=False)
 class EvidenceFit:
-    """The fit of w, always with an intercept, which the calibrated hbar needs (R3), and the fit of w_b under that w."""
+    """The fit of w, always with an intercept, which the calibrated hbar needs (R3), and the fit of w_b under that w.
+
+    gap_rate: the mean of the gap targets e that w_b was fitted on.
+    """
 
     position: LogisticFit
     gap: LogisticFit
+    gap_rate: float
 
     @property
     def weights(self) -> EvidenceWeights:
-        """The weights as decoding takes them."""
+        """The weights as decoding takes them; only an intercept holds the base rate of gap targets."""
         return EvidenceWeights(
             torch.from_numpy(self.position.weights), self.position.intercept,
-            torch.from_numpy(self.gap.weights), self.gap.intercept,
+            torch.from_numpy(self.gap.weights), self.gap.intercept, self.gap_rate if self.gap.has_intercept else None,
         )  # fmt: skip
 
     def position_logits(self, rows: CalibrationRows) -> Array:
@@ -194,4 +198,4 @@ def fit_evidence(
         rows.gap_features(position.weights), rows.gap_targets, penalty, intercept=intercept, counts=of_gaps,
         start=start.gap if start else None,
     )  # fmt: skip
-    return EvidenceFit(position, gap)
+    return EvidenceFit(position, gap, float(np.average(rows.gap_targets, weights=of_gaps)))

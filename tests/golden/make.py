@@ -1,19 +1,13 @@
 """Writes the golden files: what the original projects' own decoding functions give on the integer-hash denoiser.
 
-Usage: python tests/golden/make.py FOLDER, where FOLDER holds checkouts of the originals, which are no part of this
-project: LLaDA/generate.py, Fast-dLLM/llada/generate.py, AdaBlock-dLLM/llada/generate_adablock.py and
+Usage: PYTHONPATH=tests python -m golden.make FOLDER, where FOLDER holds checkouts of the originals, which are no part
+of this project: LLaDA/generate.py, Fast-dLLM/llada/generate.py, AdaBlock-dLLM/llada/generate_adablock.py and
 generate_baseline.py (its Fast-dLLM with the factor rule), AdaBlock-dLLM/dream/model/generation_utils.py (Dream's) and
 generation_utils_adablock.py, DAEDAL/models/LLaDA_DAEDAL.py, dInfer/python/dinfer/decoding (Hierarchy-dLLM).
-
-Nothing of theirs is changed but three things: the token ids that they have in their text are the denoiser's; what they
-import and do not need here are empty modules; and their random numbers come from this project's generators, by
-drawing the same laws (a Gumbel maximum for a categorical draw, and its k largest for a draw without replacement).
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import itertools
 import json
 import random
@@ -28,134 +22,10 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from dystruct.decoding.randomness import Streams, gumbel_noise
-from integer_script import integer_hashed
-from scripted import EOS, MASK, VOCABULARY, Letters
+from golden.originals import Anything, Denoiser, Unusable, empty_what_they_do_not_need, load, original
+from scripted import EOS, MASK
 
 HERE = Path(__file__).parent
-FOR_EVER = 300  # forward passes
-EMPTY = (
-    "accelerate", "accelerate.utils", "datasets", "tqdm", "model", "model.modeling_llada", "dllm_eval",
-    "dllm_eval.api", "dllm_eval.api.instance", "dllm_eval.api.model", "dllm_eval.api.registry", "dllm_eval.models",
-    "dllm_eval.models.utils", "dllm_eval.models.modeling_llada",
-)  # fmt: skip
-
-
-class Unusable(Exception):
-    """The original would repeat a pass for ever, or leaves its choice to how `topk` breaks a tie."""
-
-
-class Denoiser:
-    """What the originals ask of a model; and their random numbers, for it knows what they have asked last."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, case: dict[str, Any], shifted: bool = False) -> None:
-        self.script = integer_hashed(**case["script"])
-        self.prompt = Letters()(case["prompt"], add_special_tokens=False)["input_ids"]
-        self.streams = Streams.of(case["seed"], self.prompt)
-        self.temperature, self.shifted = case["temperature"], shifted
-        self.passes, self.ids = 0, torch.zeros(1, 0)
-        self.drawn: Tensor | None = None
-
-    @property
-    def inputs(self) -> Tensor:
-        return torch.tensor([self.prompt])
-
-    def __call__(self, ids: Tensor, *_: Any, attention_mask: Tensor | None = None, **__: Any) -> Any:
-        self.passes += len(ids)
-        self.ids = ids[:1].clone()
-        if self.passes > FOR_EVER:
-            raise Unusable
-        logits = self.script(ids, torch.ones_like(ids))
-        return SimpleNamespace(logits=torch.cat((logits[:, 1:], logits[:, :1]), dim=1) if self.shifted else logits)
-
-    def gumbel(self) -> Tensor:
-        """(1, T, V)"""
-        places = torch.arange(self.ids.shape[1])[None] - len(self.prompt)
-        return gumbel_noise(torch.tensor([self.streams.token_key]), places, VOCABULARY)
-
-    def rand_like(self, logits: Tensor, dtype: torch.dtype) -> Tensor:
-        assert logits.shape[1] == self.ids.shape[1]
-        return torch.exp(-torch.exp(-self.gumbel())).to(dtype)
-
-    def rand(self, *shape: Any, device: Any = None, dtype: Any = None) -> Tensor:
-        shape = shape[0] if isinstance(shape[0], tuple) else shape
-        if len(shape) == 1:  # one number a masked position
-            self.drawn = torch.rand(shape[0], generator=self.streams.order)
-            return self.drawn
-        assert shape == tuple(self.ids.shape)
-        response = torch.rand(shape[1] - len(self.prompt), generator=self.streams.order)
-        return torch.cat((torch.zeros(len(self.prompt)), response))[None]
-
-    def multinomial(self, weights: Tensor, num_samples: int) -> Tensor:
-        found = (weights[0] > 0).nonzero()[:, 0]
-        uniform = torch.rand(len(found), generator=self.streams.order, dtype=torch.float64)
-        keys = weights[0, found].double().log() - torch.log(-torch.log(uniform))
-        return found[keys.topk(num_samples).indices][None]
-
-    def categorical(self, probs: Tensor) -> Any:
-        """A draw for each masked position, or for those of them whose number was under the step's probability."""
-        masked = (self.ids[0] == MASK).nonzero()[:, 0]
-        if self.drawn is not None and len(self.drawn) == len(masked) != len(probs):
-            masked = masked[self.drawn.argsort().argsort() < len(probs)]
-        noise = self.gumbel()[0, masked]
-        return SimpleNamespace(sample=lambda: (probs.double().log() + noise).argmax(-1))
-
-
-class Torch:
-    """torch, with a denoiser's random numbers."""
-
-    def __init__(self, denoiser: Denoiser) -> None:
-        self.rand, self.rand_like, self.multinomial = denoiser.rand, denoiser.rand_like, denoiser.multinomial
-        self.autocast = lambda device_type: contextlib.nullcontext()
-
-    def topk(self, values: Tensor, k: int, **options: Any) -> Any:
-        ordered = values.reshape(-1, values.shape[-1]).sort(-1, descending=True).values
-        if k < values.shape[-1] and (ordered[:, k - 1] == ordered[:, k]).any():
-            raise Unusable
-        return torch.topk(values, k, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-
-def load(path: Path, name: str, ids: dict[str, str]) -> types.ModuleType:
-    """A module of an original, with the given pieces of its text exchanged."""
-    text = path.read_text(encoding="utf-8")
-    for old, new in ids.items():
-        assert old in text, f"{path} does not hold {old}"
-        text = text.replace(old, new)
-    module = types.ModuleType(name)
-    module.__package__ = name.rpartition(".")[0]
-    sys.modules[name] = module
-    exec(compile(text, str(path), "exec"), module.__dict__)
-    return module
-
-
-class Anything:
-    """What an empty module gives for any name: a base class, or a decorator with arguments."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def __call__(self, decorated: Any) -> Any:
-        return decorated
-
-
-class Nothing(types.ModuleType):
-    """An empty module, from which any name can be imported."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything
-
-
-@contextlib.contextmanager
-def original(module: types.ModuleType, denoiser: Denoiser) -> Iterator[None]:
-    with mock.patch.object(module, "torch", Torch(denoiser)), contextlib.redirect_stdout(None):
-        yield
 
 
 def cases(count: int, seed: int, options: Callable[[random.Random], dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -365,7 +235,7 @@ def adablock(folder: Path) -> Iterator[tuple[dict[str, Any], list[int], int]]:
 def hierarchy(folder: Path) -> Iterator[tuple[dict[str, Any], list[int], int]]:
     home = folder / "dInfer/python/dinfer/decoding"
     sys.modules["dinfer_decoding"] = types.ModuleType("dinfer_decoding")
-    sys.modules["dinfer_decoding"].__path__ = []  # type: ignore[attr-defined]
+    sys.modules["dinfer_decoding"].__path__ = []
     with mock.patch.object(torch, "compile", return_value=Anything()):
         utilities = load(home / "utils.py", "dinfer_decoding.utils", {})
         module = load(home / "parallel_strategy.py", "dinfer_decoding.parallel_strategy", {})
@@ -395,7 +265,7 @@ def hierarchy(folder: Path) -> Iterator[tuple[dict[str, Any], list[int], int]]:
 
         def noisy(logits: Tensor, temperature: float, denoiser: Denoiser = denoiser) -> Tensor:
             """Theirs looks at the block alone, so its noise has to be the block's."""
-            first = noisy.first  # type: ignore[attr-defined]
+            first = noisy.first
             noise = denoiser.gumbel()[:, first : first + logits.shape[1]]
             return logits.double() / temperature + noise
 
@@ -416,7 +286,7 @@ def hierarchy(folder: Path) -> Iterator[tuple[dict[str, Any], list[int], int]]:
                         low_threshold=given["low"],
                     )  # fmt: skip
                     for first in range(start, x.shape[1], size):
-                        noisy.first = first  # type: ignore[attr-defined]
+                        noisy.first = first
                         while (x[:, first : first + size] == MASK).any():
                             logits = denoiser(x).logits[:, first : first + size]
                             if rule == "remask":
@@ -434,12 +304,7 @@ def hierarchy(folder: Path) -> Iterator[tuple[dict[str, Any], list[int], int]]:
 
 
 def main(folder: Path) -> None:
-    importlib.import_module("transformers.models.auto.modeling_auto")  # before what it looks for is empty
-    for name in EMPTY:
-        try:
-            __import__(name)
-        except ImportError:
-            sys.modules[name] = Nothing(name)
+    empty_what_they_do_not_need()
     torch.set_num_threads(1)
     for make in (fixed, fast, dream, daedal, adablock, hierarchy):
         found = [
@@ -451,5 +316,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
     main(Path(sys.argv[1]))

@@ -1,0 +1,234 @@
+"""The options of the decoder: their names, what they mean, their defaults and equations.
+
+One is None unless it was given, so that one which the chosen decoder has no use for is an error and never silently
+ignored; `DECODER_SETTINGS` says which setting of the decoder each one is, and `decoder_of` makes the decoder. The
+rivals have more of them, in `rival_options`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
+
+from ..errors import UserError
+from .options import in_options, make_option
+from .rival_options import SETTING_OF
+from .signatures import OptionGroup
+
+# Option -> field of the decoder's settings; a dot leads into its prior.
+DECODER_SETTINGS = {
+    "--structure": "structure",
+    "--length-rule": "length_rule",
+    "--alpha0": "prior.concentration",
+    "--edge-base-rate": "edge_base_rate",
+    "--gamma": "prior.context_weight",
+    "--passes": "passes",
+    "--weld": "weld",
+    "--r-weld": "weld_radius",
+    "--block-length": "block_length",
+}
+
+# What has no use when an option has this value: a window of one block has no cuts, order or boundaries.
+WITHOUT_USE = (
+    ("--structure", "none", ("--alpha0", "--edge-base-rate", "--gamma", "--weld", "--r-weld")),
+    ("--weld", "off", ("--r-weld",)),
+)
+
+_STRUCTURE = "Decoder and structure"
+
+Decoder = Annotated[
+    str,
+    make_option(
+        _STRUCTURE,
+        "--decoder",
+        "dystruct; or block, windows of one length and no structure; or a rival, listed by `dystruct decoders`. "
+        "Default {default}.",
+        metavar="NAME",
+    ),
+]
+Preset = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--preset",
+        "paper; appendix, the same with r_weld 4; an ablation: no-schedule, no-weld, no-schedule-no-weld, "
+        "fixed-windows or one-block. Default paper. With a rival: faithful, as the original with all its oddities.",
+        metavar="NAME",
+    ),
+]
+Structure = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--structure",
+        "Partition and order of a window. map: the most probable; sample: a draw from the posterior; consensus: the "
+        "partition that agrees best with all others; none: one block. "
+        "p(P | O) ∝ prod_g prior(b_g) q_g^b_g (1 - q_g)^(1 - b_g). Default map.",
+        metavar="RULE",
+    ),
+]
+LengthRule = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--length-rule",
+        "How L ~ Poisson(mu) clipped to 8..48, mu = 8 + (1 - hbar)(48 - 8), gives a window's length: sample, mode or "
+        "mean. Default: what suits --structure (map, consensus: mode; sample: sample; none: mean).",
+        metavar="RULE",
+    ),
+]
+Alpha0 = Annotated[
+    float | None,
+    make_option(
+        _STRUCTURE,
+        "--alpha0",
+        "Concentration alpha0 > 0, larger cuts more: alpha_g = alpha0 exp(hbar + ell_g - mean ell). Default 1.5.",
+        metavar="X",
+    ),
+]
+EdgeBaseRate = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--edge-base-rate",
+        "Whether edge logits keep the base rate r of edges in what they were fitted on. kept: ell as fitted, log odds; "
+        "removed: ell - logit r, log likelihood ratios, which cut more. Default kept.",
+        metavar="RULE",
+    ),
+]
+Gamma = Annotated[
+    float | None,
+    make_option(
+        _STRUCTURE,
+        "--gamma",
+        "Weight of a block's anchoring in its priority: rho(B) = -H(B) + gamma C(B). Default 2.",
+        metavar="X",
+    ),
+]
+Passes = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--passes",
+        "Passes of a block. interpolate: T(B) = 6 + H(B)(18 - 6); share: T(B) = |B| (budget / max-new-tokens) "
+        "H(B) / mean H. Default interpolate. With --decoder block a number; default one a token.",
+        metavar="RULE",
+    ),
+]
+WeldRule = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--weld",
+        "Welding of the boundaries of blocks: sequential, from left to right; joint, all of a window at once; off. "
+        "Default sequential.",
+        metavar="RULE",
+    ),
+]
+WeldRadius = Annotated[
+    int | None,
+    make_option(
+        _STRUCTURE,
+        "--r-weld",
+        "Radius r of welding, in tokens: at the boundary b of blocks a..b and b..c the tokens from max(a, b - r) to "
+        "min(c, b + r) are refined. Default 10.",
+        min=1,
+        metavar="N",
+    ),
+]
+BlockLength = Annotated[
+    int | None,
+    make_option(
+        _STRUCTURE,
+        "--block-length",
+        "With --decoder block: a window's tokens. Default 8. With a rival: a block's.",
+        min=1,
+        metavar="N",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class DecoderOptions(OptionGroup):
+    """The settings of DyStruct and of Block."""
+
+    structure: Structure = None
+    length_rule: LengthRule = None
+    alpha0: Alpha0 = None
+    edge_base_rate: EdgeBaseRate = None
+    gamma: Gamma = None
+    passes: Passes = None
+    weld: WeldRule = None
+    r_weld: WeldRadius = None
+    block_length: BlockLength = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given, by option."""
+        return {f"--{name.replace('_', '-')}": value for name, value in vars(self).items() if value is not None}
+
+
+def decoder_of(name: str, preset: str | None, given: dict[str, Any]) -> Any:
+    """The decoder called `name` with the given options (by option name) as its settings.
+
+    preset: the setting to start from. Raises UserError for an unknown name, a value that the decoder refuses, and an
+    option that it has no use for.
+    """
+    from .. import DECODERS
+
+    if name not in DECODERS:
+        raise UserError(f"There is no decoder {name!r}; the decoders are {', '.join(DECODERS)}.")
+    kind = DECODERS[name]
+    settings = {field.name for field in fields(kind)}
+    names = {**DECODER_SETTINGS, **SETTING_OF}
+    for option in given:
+        if names[option].split(".")[0] not in settings:
+            raise UserError(f"{option} has no use with --decoder {name}; leave it out.")
+    if preset is not None and not hasattr(kind, "preset"):
+        if "faithful" not in settings:
+            raise UserError(f"--preset has no use with --decoder {name}; leave it out.")
+        if preset != "faithful":
+            raise UserError(f"There is no preset {preset!r} of --decoder {name}; its only one is faithful.")
+    for option, value, without in WITHOUT_USE:
+        if given.get(option) == value:
+            for useless in without:
+                if useless in given:
+                    raise UserError(f"{useless} has no use with {option} {value}; leave it out.")
+    values = {names[option]: value for option, value in given.items()}
+    if str(values.get("passes", "")).isdigit():
+        values["passes"] = int(values["passes"])
+    try:
+        if not hasattr(kind, "preset"):
+            return kind(**values, **({} if preset is None else {"faithful": True}))
+        made = kind() if preset is None else kind.preset(preset)
+        prior = {key.removeprefix("prior."): values.pop(key) for key in list(values) if key.startswith("prior.")}
+        if prior:
+            values["prior"] = replace(made.prior, **prior)
+        return replace(made, **values)
+    except ValueError as error:
+        raise UserError(in_options(str(error), names)) from error
+
+
+def named_decoder(text: str) -> Any:
+    """The decoder that NAME or NAME:setting=value,… says. Raises UserError for settings that there are not."""
+    name, _, listed = text.partition(":")
+    given: dict[str, Any] = {}
+    preset = None
+    for item in filter(None, listed.split(",")):
+        setting, sign, value = item.partition("=")
+        option = f"--{setting.strip().replace('_', '-')}"
+        if option == "--preset":
+            preset = value
+        elif option in SETTING_OF or option in DECODER_SETTINGS:
+            given[option] = _value(value) if sign else True
+        else:
+            raise UserError(f"There is no setting {setting!r} in {text!r}; `dystruct decoders` lists them.")
+    return decoder_of(name, preset, given)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

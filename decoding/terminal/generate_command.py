@@ -1,0 +1,199 @@
+"""`dystruct generate`: texts for a prompt or for many, shown as they come about, kept, or printed for programs."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import UserError
+from . import options
+from .decoder_options import Decoder, DecoderOptions, Preset, decoder_of
+from .model_options import Chat, Model, WeightedSource
+from .prompts import STANDARD_INPUT, read_prompts
+from .reporting import memory_errors, status
+from .rival_options import Rivals
+from .targets import check_file_target, check_folder_target, save_trace, save_traces
+
+if TYPE_CHECKING:
+    from ..backbone import Backbone
+    from ..trace import Event, Generation
+
+Run = Callable[..., "list[Generation]"]
+
+
+def generate(
+    *,
+    prompt: options.Prompt = None,
+    file: options.PromptFile = None,
+    model: Model = "tiny",
+    chat: Chat = False,
+    source: WeightedSource,
+    decoder: Decoder = "dystruct",
+    preset: Preset = None,
+    decoder_options: DecoderOptions,
+    tokens: options.Tokens,
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = 8,
+    prefix_cache: options.PrefixCache = False,
+    save: options.Save = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    rivals: Rivals,
+) -> None:
+    """Decode a text for PROMPT, or for every prompt of a file, and show how it came about."""
+    if as_json and quiet:
+        raise UserError("--json and --quiet exclude each other; give one of them.")
+    source.check_use([decoder])
+    prompts = _prompts(prompt, file)
+    if save is not None:
+        (check_file_target if len(prompts) == 1 else check_folder_target)(save)
+    with status("starting"):
+        from .. import generate as run
+        from ..ending import checked_stop, with_stop_tokens
+
+        chosen = decoder_of(decoder, preset, {**decoder_options.given(), **rivals.given})
+        stops = checked_stop(tokens.stop or ())
+    backbone = with_stop_tokens(source.load(model), stops)
+    decode = functools.partial(
+        run,
+        backbone,
+        prompts,
+        chosen,
+        max_new_tokens=tokens.max_new_tokens,
+        budget=tokens.budget,
+        temperature=tokens.temperature,
+        stop=stops,
+        seed=seed,
+        batch_size=batch_size,
+        chat=chat,
+        prefix_cache=prefix_cache,
+    )
+    many = functools.partial(_decode_many, decode, len(prompts), backbone, stops, tokens)
+    settings = {
+        "decoder": type(chosen).__name__,
+        "structure": getattr(chosen, "structure", None),
+        "temperature": tokens.temperature,
+        "seed": seed,
+    }
+    with memory_errors(min(batch_size, len(prompts))):
+        if as_json or quiet:
+            watched = as_json and len(prompts) > 1 and sys.stderr.isatty()
+            generations = many() if watched else decode()
+            _save(save, generations)
+            _print_bare(generations, as_json)
+        elif len(prompts) == 1:
+            _decode_one(decode, backbone, prompts[0], settings, lambda found: _save(save, found))
+        else:
+            generations = many()
+            _save(save, generations)
+            _print_many(generations)
+    if save is not None and not quiet:
+        typer.echo(f"saved {save}", err=True)
+
+
+def _prompts(prompt: str | None, file: str | None) -> list[str]:
+    if prompt == STANDARD_INPUT and file is None:
+        prompt, file = None, STANDARD_INPUT
+    if (prompt is None) == (file is None):
+        raise UserError("Give either a prompt or --file with prompts, as in: dystruct generate 'How much is 2 + 3?'.")
+    if file is not None:
+        return read_prompts(file)
+    assert prompt is not None
+    if not prompt.strip():
+        raise UserError("The prompt is empty; give the text to answer.")
+    if any("\ud800" <= character <= "\udfff" for character in prompt):
+        raise UserError("The prompt is not UTF-8; check the terminal's encoding, or put it into a file for --file.")
+    return [prompt]
+
+
+def _save(path: Any, generations: list[Generation]) -> None:
+    if path is None:
+        return
+    if len(generations) == 1:
+        save_trace(path, generations[0])
+    else:
+        save_traces(path, generations)
+
+
+def _decode_one(
+    decode: Run, backbone: Backbone, prompt: str, settings: dict[str, Any], save: Callable[[list[Generation]], None]
+) -> None:
+    """Decode the one prompt before the reader's eyes."""
+    from ..trace import WindowOpened
+    from .view import open_view
+    from .wording import TokenTexts, caption, is_inferred
+
+    with open_view(TokenTexts(backbone.token_text, backbone.end_ids), is_inferred(settings)) as view:
+
+        def observe(_: int, event: Event) -> None:
+            # Only now, since a prompt that is refused must leave nothing on the screen but the reason.
+            if isinstance(event, WindowOpened) and event.index == 0:
+                view.begin(prompt, caption(backbone.name, settings))
+            view.observe(event)
+
+        generations = decode(observe=observe)
+        save(generations)
+        view.end(generations[0])
+
+
+def _decode_many(
+    decode: Run, count: int, backbone: Backbone, stop: tuple[str, ...], limits: options.Limits
+) -> list[Generation]:
+    """Decode several prompts, with their progress on standard error."""
+    from ..ending import has_ended
+    from .view import BatchProgress
+
+    with BatchProgress(
+        count, lambda tokens: has_ended(backbone, tokens, stop), limits.max_new_tokens, limits.budget
+    ) as progress:
+        return decode(observe=progress.observe)
+
+
+def _print_bare(generations: list[Generation], as_json: bool) -> None:
+    from .wording import literal
+
+    for generation in generations:
+        if as_json:
+            typer.echo(json.dumps(_record(generation)))
+        else:
+            # A file gets the text as it is; a terminal must not obey what a model wrote.
+            typer.echo(literal(generation.text) if sys.stdout.isatty() else generation.text)
+
+
+def _print_many(generations: list[Generation]) -> None:
+    from .wording import literal, shortened, summary, visible
+
+    for number, generation in enumerate(generations, start=1):
+        typer.echo(f"prompt {number} of {len(generations)}: {visible(shortened(generation.prompt))}\n")
+        typer.echo(literal(generation.text) + "\n")
+        for name, value in summary(generation):
+            typer.echo(f"{name}: {value}")
+        typer.echo("")
+    useful = sum(generation.useful_tokens for generation in generations)
+    passes = sum(generation.forward_passes for generation in generations)
+    typer.echo(f"in all: {len(generations)} prompts, {useful} useful tokens, {passes} forward passes")
+
+
+def _record(generation: Generation) -> dict[str, Any]:
+    return {
+        "prompt": generation.prompt,
+        "text": generation.text,
+        "stop_reason": generation.stop_reason,
+        "counts": {
+            "windows": len(generation.windows),
+            "blocks": generation.block_count,
+            "forward_passes": generation.forward_passes,
+            "passes": generation.passes,
+            "tokens": len(generation.tokens),
+            "useful_tokens": generation.useful_tokens,
+            "wasted_tokens": generation.wasted_tokens,
+        },
+        "seconds": generation.seconds,
+        "model": generation.model,
+        "settings": generation.settings,
+    }
