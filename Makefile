@@ -10,7 +10,7 @@
 # `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
 
 # Write a dollar sign as $$.
-export DEMO_PROMPT = Isabella and Olivia are currently 12 years apart in age. If Isabella, who is younger than Olivia, is 19 years old, what's the average of their ages?
+export DEMO_PROMPT = In a set of magician's cards, there are 20 red cards, and 65% more blue cards. yellow cards are as many as the sum of red and blue cards. How many cards of all mentioned colors are there?
 DEMO_OPTIONS = --structure sample --passes share --max-new-tokens 128
 BENCHMARKS = dystruct.inference.bench dystruct.decoding.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
