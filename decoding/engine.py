@@ -47,11 +47,12 @@ class Engine:
         batch_size: int,
         stop: tuple[str, ...] = (),
         prefix_cache: bool = False,
+        alternatives: int = 0,
     ) -> None:
         self.model, self.decoder = model, decoder
         self.max_new_tokens, self.budget = max_new_tokens, budget
         self.temperature, self.seed, self.batch_size, self.stop = temperature, seed, batch_size, stop
-        self.prefix_cache = prefix_cache
+        self.prefix_cache, self.alternatives = prefix_cache, alternatives
 
     @torch.inference_mode()
     def run(
@@ -130,14 +131,17 @@ class Engine:
         found = self.calls.predict(requests)
         if self.canvas.observing:
             self._observe_gaps(requests, found)
+        others = self._alternatives(found) if self.alternatives else None
         offered = [i for i, (_, request) in enumerate(requests) if request.commit is None]
         if offered:
             shared = self._figures(requests, found)
             for i in offered:
                 row, request = requests[i]
-                row.offer(request, shared, i)
+                row.offer(request, shared, i, None if others is None else others[i, :, : len(request.positions)])
         if len(offered) < len(requests):
             outcome = self._commit(requests, found, offered)
+            if others is not None:
+                outcome = torch.cat((outcome, others), dim=1)
             for i, (row, request) in enumerate(requests):
                 if request.commit is not None:
                     row.record(request, [outcome[i, :, : len(request.positions)], *remasked.get(i, [])])
@@ -197,6 +201,12 @@ class Engine:
         divergence = jensen_shannon_from(probability[cells], entropy[cells], probability[cells + 1], entropy[cells + 1])
         self.canvas.observe_gaps(pick(found.region.places, found.cells)[cells], divergence)
 
+    def _alternatives(self, found: Predicted) -> Tensor:
+        """The most probable tokens of each position, -1 where nothing was predicted, then their probabilities."""
+        top = found.said.probability.topk(self.alternatives, dim=-1)
+        both = torch.cat((top.indices.float(), top.values.float()), dim=1)
+        return spread(both, found.cells, found.region.inside.shape, fill=-1).transpose(1, 2)
+
     def _figures(self, requests: list[tuple[Row, Pass]], found: Predicted) -> Shared:
         """The figures (R, n, W) of all passes, those that any of them asks for, float64."""
         wanted = {name for _, request in requests if request.commit is None for name in wanted_figures(request)}
@@ -235,6 +245,7 @@ def _occurring(windows: list[Window]) -> set[int]:
         found.update(window.closed.tokens)
         for step in window.steps:
             found.update(commit.token for commit in step.commits)
+            found.update(other.token for commit in step.commits for other in commit.alternatives)
             found.update(remask.token for remask in step.remasked)
             found.update(splice.token for splice in step.spliced if splice.token is not None)
     return found

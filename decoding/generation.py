@@ -33,6 +33,7 @@ def generate(
     batch_size: int = 8,
     chat: bool = False,
     prefix_cache: bool = False,
+    alternatives: int = 0,
     observe: Callable[[int, Event], None] | None = None,
 ) -> list[Generation]:
     """Decode a text for each prompt; results in the prompts' order, each with its trace.
@@ -45,8 +46,9 @@ def generate(
     neither its place in the list nor the batch size. chat: give each prompt as a user's turn, in the chat template
     of an Instruct model. prefix_cache: compute the keys and values of what stands before a window, or before a block
     of a decoder that has no windows, at its first pass and keep them until its last, and run only what follows;
-    quicker, and an approximation, since the model attends in both directions. observe: called with the prompt's index
-    and each event as it happens, at the cost of one read-back a pass.
+    quicker, and an approximation, since the model attends in both directions. alternatives: how many of the most
+    probable tokens the trace has for each commit, for a look behind it; they change nothing. observe: called with the
+    prompt's index and each event as it happens, at the cost of one read-back a pass.
 
     Raises UserError for an empty or too long prompt, a limit below 1, an empty stop string, chat with a base model,
     and a prefix cache with a model that can keep none. Where the model's logits for a prompt are not numbers, the other
@@ -62,6 +64,10 @@ def generate(
         raise UserError(f"seed must be a whole number of at least 0, not {seed!r}.")
     if not isinstance(temperature, int | float) or not math.isfinite(temperature) or temperature < 0:
         raise UserError(f"temperature must be 0 or a positive number, not {temperature!r}.")
+    if not isinstance(alternatives, int) or not 0 <= alternatives <= model.vocabulary:
+        raise UserError(
+            f"alternatives must be a whole number from 0 to the vocabulary's {model.vocabulary}, not {alternatives!r}."
+        )
     stop = checked_stop(stop)
     if not prompts:
         return []
@@ -95,6 +101,7 @@ def generate(
         batch_size=batch_size,
         stop=stop,
         prefix_cache=prefix_cache,
+        alternatives=alternatives,
     )
     return engine.run(prompts, prompt_ids, observe, settings)
 

@@ -8,7 +8,7 @@ Positions are response positions, spans half-open. Knows nothing of structures.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -21,6 +21,7 @@ from .errors import UserError
 from .randomness import Streams
 from .request import Figures, Pass, wanted_figures
 from .trace import (
+    Alternative,
     Commit,
     Event,
     Remask,
@@ -48,7 +49,8 @@ class Decoder(Protocol):
 class _Log:
     """A pass's outcome on the device. Each tensor (3, width): which positions, their tokens, their confidences.
 
-    The first is of the commits among the pass's positions, one more follows for each span that it remasked.
+    The first is of the commits among the pass's positions, and goes on with n alternatives, if these were asked for:
+    the n tokens, then their probabilities (3 + 2n, width). One more follows for each span that the pass remasked.
     """
 
     number: int
@@ -58,10 +60,11 @@ class _Log:
 
 @dataclass
 class _Changes:
-    """What a decoder did behind a pass whose figures it read."""
+    """What a decoder did behind a pass whose figures it read; others: the positions' alternatives (2n, width)."""
 
     number: int
     request: Pass
+    others: Tensor | None = None
     remasked: list[Remask] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     spliced: list[Splice] = field(default_factory=list)
@@ -277,19 +280,21 @@ class Row:
         if self._emit is not None:
             self._read()
 
-    def offer(self, request: Pass, figures: Shared, place: int) -> None:
+    def offer(self, request: Pass, figures: Shared, place: int, others: Tensor | None = None) -> None:
         """Count a pass that leaves all to the decoder; its figures are at `place` (the engine calls this)."""
         self._count(request)
-        self._figures, self._changes = (figures, place), _Changes(sum(self.passes.values()), request)
+        self._figures, self._changes = (figures, place), _Changes(sum(self.passes.values()), request, others)
 
     def settle(self) -> None:
         """Put on record what the decoder did behind its last pass (the engine calls this)."""
         if self._changes is None:
             return
-        self._read()  # the passes before it come first
         done, self._changes, self._figures = self._changes, None, None
+        wanted = [] if done.others is None or not done.commits else [done.others]
+        others = self._read(*wanted)  # and before it what the passes before it did
+        commits = _with_alternatives(done.commits, done.request.positions, others[0]) if wanted else done.commits
         step = Step(
-            done.number, done.request.kind, done.request.block, tuple(done.remasked), tuple(done.commits),
+            done.number, done.request.kind, done.request.block, tuple(done.remasked), tuple(commits),
             tuple(done.spliced),
         )  # fmt: skip
         self._steps.append(step)
@@ -363,13 +368,26 @@ class Row:
 
 
 def _step(number: int, request: Pass, outcomes: list[Tensor]) -> Step:
-    commits = [Commit(*found) for found in _chosen(request.positions, outcomes[0])]
+    commits = [Commit(*found) for found in _chosen(request.positions, outcomes[0][:3])]
+    if len(outcomes[0]) > 3:
+        commits = _with_alternatives(commits, request.positions, outcomes[0][3:])
     remasks = [
         Remask(*found)
         for (start, end, _), outcome in zip(request.remask, outcomes[1:], strict=True)
         for found in _chosen(range(start, end), outcome)
     ]
     return Step(number, request.kind, request.block, tuple(remasks), tuple(commits))
+
+
+def _with_alternatives(commits: Sequence[Commit], positions: Sequence[int], others: Tensor) -> list[Commit]:
+    """Commits with the alternatives (2n, width) of a pass's positions, where it predicted any."""
+    tokens, probabilities = others.T.chunk(2, dim=1)
+    found = {
+        position: tuple(Alternative(int(token), share) for token, share in zip(*both, strict=True) if share > 0)
+        for position, *both in zip(positions, tokens.tolist(), probabilities.tolist(), strict=True)
+        if both[0][0] >= 0
+    }
+    return [replace(commit, alternatives=found.get(commit.position, ())) for commit in commits]
 
 
 def _chosen(positions: Sequence[int], outcome: Tensor) -> list[tuple[int, int, float]]:

@@ -23,12 +23,26 @@ PassKind = Literal["diagnostic", "resolve", "weld"]
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """One of the tokens that a position might have got, and its probability."""
+
+    token: int
+    probability: float
+
+
+@dataclass(frozen=True)
 class Commit:
-    """A masked position that got a token, and the probability that the model gave to that token."""
+    """A masked position that got a token, and the probability that the model gave to that token.
+
+    alternatives: if they were asked for, the most probable tokens of the pass, the most probable one first; the token
+    itself is one of them unless noise or a rule chose a less probable one. Empty, too, for a token that a diagnostic
+    pass shows by what an earlier one predicted.
+    """
 
     position: int
     token: int
     confidence: float
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -259,11 +273,20 @@ class Generation:
             token = self.mask_token if splice.token is None else splice.token
             canvas[splice.position : splice.position + splice.removed] = [token] * splice.inserted
 
+    def plain(self) -> dict[str, Any]:
+        """The generation as plain data, in the form of its file; alternatives only where there are any."""
+        data = {"format": FORMAT, **asdict(self)}
+        for window in data["windows"]:
+            for commit in (commit for step in window["steps"] for commit in step["commits"]):
+                if not commit["alternatives"]:
+                    del commit["alternatives"]
+        return data
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the generation as JSON; a file that stands there is replaced only when all is written."""
         target = Path(path)
         partial = target.with_name(target.name + ".partial")
-        partial.write_text(json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=True), encoding="utf-8")
+        partial.write_text(json.dumps(self.plain(), allow_nan=True), encoding="utf-8")
         os.replace(partial, target)
 
     def to_html(self, path: str | os.PathLike[str], beside: Generation | None = None) -> None:

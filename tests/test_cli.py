@@ -137,6 +137,7 @@ def test_every_option_reaches_its_setting(run: Run, calls: list[dict[str, Any]])
         "generate", "abc", "--structure", "consensus", "--length-rule", "mean", "--alpha0", "0.5", "--gamma", "0",
         "--passes", "share", "--weld", "joint", "--r-weld", "3", "--max-new-tokens", "16", "--budget", "40",
         "--seed", "7", "--temperature", "0.5", "--batch-size", "3", "--stop", "x", "--stop", "\n", "--quiet",
+        "--alternatives", "2",
     )  # fmt: skip
     assert outcome.status == 0, outcome.err
     prior = PriorConfig(concentration=0.5, context_weight=0.0)
@@ -149,6 +150,7 @@ def test_every_option_reaches_its_setting(run: Run, calls: list[dict[str, Any]])
         "batch_size": 3,
         "chat": False,
         "prefix_cache": False,
+        "alternatives": 2,
         "stop": ("x", "\n"),
     }
     assert calls == [{"prompts": ["abc"], "decoder": expected, **settings}]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from chromium import Page
+from dystruct.decoding import DyStruct, generate
+from dystruct.decoding.terminal.wording import TokenTexts
 from replay_pages import NEEDS_CHROMIUM, Open, card, focus, here
 from replay_runs import by_hand, decoded
+from scripted import backbone, hashed, uneven_weights
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -146,3 +150,19 @@ def test_moves_are_told_once_and_only_when_they_rest(opened: Open) -> None:
       setTimeout(() => done(said), 900);
     })""")
     assert said == ["Pass 5, window 1: welds blocks 1|2. 2 tokens masked again, 1 token committed."]
+
+
+def test_the_card_tells_the_alternatives(opened: Open) -> None:
+    model = backbone(hashed(2), weights=uneven_weights())
+    (generation,) = generate(model, ["abc"], DyStruct(), max_new_tokens=12, alternatives=3)
+    page = opened(generation)
+    commit = [
+        commit for window in generation.windows for step in window.steps for commit in step.commits
+        if step.kind != "diagnostic" and commit.position == 0
+    ][-1]  # fmt: skip
+    focus(page, ".window .cell[tabindex='0']")
+    told, text = card(page), TokenTexts.of(generation)
+    assert told is not None and len(commit.alternatives) == 3
+    assert re.search(
+        "most probable\\s" + ", ".join(f"“{text(other.token)}” [0-9.e-]+" for other in commit.alternatives), told
+    )

@@ -18,7 +18,7 @@ from dystruct.model import PriorConfig
 from ..errors import UserError
 from ..trace import Generation
 from .figures import figures
-from .local import Progress, trace_of
+from .local import Progress
 from .run_folder import RunFolder, read_items
 from .settings import RunSettings
 
@@ -55,7 +55,7 @@ class HarnessRecords:
     def add_text(self, request: Instance, place: int, generation: Generation, seconds: float) -> None:
         """Put a text on record, which took so many seconds."""
         told = {"text": generation.text, **vars(figures(generation, seconds, self.prior))}
-        self._add(request, place, told, trace_of(generation) if self.settings.traces else None)
+        self._add(request, place, told, generation.plain() if self.settings.traces else None)
 
     def add_likelihood(self, request: Instance, place: int, value: float, greedy: bool) -> None:
         """Put a log likelihood on record."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from ..backbone import Backbone
 from ..errors import UserError
 from ..generation import generate
 from ..tiny.problem import Problem
-from ..trace import FORMAT, Generation
 from . import tasks
 from .draws import with_draw
 from .environment import environment
@@ -136,13 +135,8 @@ def _decode(
             "text": generation.text,
             **vars(figures(generation, seconds, prior_of(decoder))),
         }
-        records.add(record, trace_of(generation) if settings.traces else None)
+        records.add(record, generation.plain() if settings.traces else None)
     return correct
-
-
-def trace_of(generation: Generation) -> dict[str, Any]:
-    """A generation as plain data, in the form of its own file."""
-    return {"format": FORMAT, **asdict(generation)}
 
 
 def write_samples(settings: RunSettings, folder: Path) -> None:

@@ -2,7 +2,8 @@
 
     texts, ids     what each distinct token looks like, and its id; everywhere else a token is an index into them
     steps          [pass, kind, window, block or -1, remasked, commits, splices], the last three flat: (position, token,
-                   confidence) and (position, removed, inserted, token or -1) one after the other
+                   confidence) and (position, removed, inserted, token or -1) one after the other; behind them, in a
+                   trace that has alternatives, for each commit (token, probability) one after the other
     windows        where and how each opened, and its structure with the posterior it was drawn from, or null
 
 The trace holds cut marginals and entropy; the MAP partition and the law of the block count are computed again, from its
@@ -66,6 +67,10 @@ def _step(step: Step, window: int, index: dict[int, int]) -> list[Any]:
         [splice.position, splice.removed, splice.inserted, -1 if splice.token is None else index[splice.token]]
         for splice in step.spliced
     ]
+    others = [
+        [value for other in commit.alternatives for value in (index[other.token], _short(other.probability))]
+        for commit in step.commits
+    ]
     return [
         step.number,
         KINDS.index(step.kind),
@@ -74,6 +79,7 @@ def _step(step: Step, window: int, index: dict[int, int]) -> list[Any]:
         _changes(step.remasked, index),
         _changes(step.commits, index),
         [value for splice in splices for value in splice],
+        *([others] if any(others) else []),
     ]
 
 

@@ -15,13 +15,13 @@ function groups(flat, size) {
 /** A run's passes as objects. */
 function unpackSteps(run) {
   const change = ([position, token, confidence]) => ({ position, token, confidence });
-  return run.steps.map(([number, kind, window, block, remasked, commits, splices]) => ({
+  return run.steps.map(([number, kind, window, block, remasked, commits, splices, others = []]) => ({
     number,
     kind: KINDS[kind],
     window,
     block: block < 0 ? null : block,
     remasked: groups(remasked, 3).map(change),
-    commits: groups(commits, 3).map(change),
+    commits: groups(commits, 3).map((each, at) => ({ ...change(each), others: groups(others[at] ?? [], 2) })),
     splices: groups(splices, 4).map(([position, removed, inserted, token]) => ({
       position, removed, inserted, token: token < 0 ? null : token,
     })),
@@ -56,10 +56,11 @@ class Response {
       window: this.opened,
       token: null, // what it holds, if anything
       confidence: null,
+      others: [], // the tokens that it might have got, with their probabilities: [token, probability]
       pass: null,
       kind: null,
       block: null, // that was worked on when it was committed
-      shown: null, // what a diagnostic pass shows: {token, confidence}
+      shown: null, // what a diagnostic pass shows: {token, confidence, others}
       justNow: false, // committed by the last pass
       before: null, // the token that it was masked with again
       waiting: false, // masked again and not filled yet
@@ -95,9 +96,9 @@ class Response {
     }
   }
 
-  show(step, { position, token, confidence }) {
+  show(step, { position, token, confidence, others }) {
     const cell = this.cells[position];
-    cell.shown = { token, confidence };
+    cell.shown = { token, confidence, others };
     cell.history.push({ pass: step.number, kind: step.kind, token, confidence, what: "tentative" });
   }
 
@@ -110,11 +111,11 @@ class Response {
     cell.history.push({ pass: step.number, kind: step.kind, token, confidence, what: "masked again" });
   }
 
-  commit(step, { position, token, confidence }) {
+  commit(step, { position, token, confidence, others }) {
     const cell = this.cells[position];
     if (cell.waiting && cell.before !== token) cell.changed = true;
     const { number: pass, kind } = step;
-    Object.assign(cell, { token, confidence, pass, kind, justNow: true, waiting: false });
+    Object.assign(cell, { token, confidence, others, pass, kind, justNow: true, waiting: false });
     if (step.block !== null) cell.block = step.block;
     cell.history.push({ pass, kind, token, confidence, what: "committed" });
   }

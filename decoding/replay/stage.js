@@ -262,6 +262,10 @@ class Stage {
     if (held) {
       rows.push(["token", `id ${this.run.ids[held.token]}`]);
       rows.push(["confidence", held.confidence === null ? "none, put in as it is" : digits(held.confidence, 3)]);
+      if (held.others.length) {
+        const told = held.others.map(([token, probability]) => `“${this.text(token)}” ${digits(probability)}`);
+        rows.push(["most probable", told.join(", ")]);
+      }
       rows.push(cell.shown ? ["tentative", `pass ${this.step.number}, masked again behind it`] : ["committed", `pass ${cell.pass}, ${cell.kind}`]);
     }
     const block = this.blockOf(cell);

@@ -40,6 +40,7 @@ def generate(
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 8,
     prefix_cache: options.PrefixCache = False,
+    alternatives: options.Alternatives = 0,
     save: options.Save = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -72,6 +73,7 @@ def generate(
         batch_size=batch_size,
         chat=chat,
         prefix_cache=prefix_cache,
+        alternatives=alternatives,
     )
     many = functools.partial(_decode_many, decode, len(prompts), backbone, stops, tokens)
     settings = {

@@ -98,6 +98,18 @@ PrefixCache = Annotated[
     ),
 ]
 
+Alternatives = Annotated[
+    int,
+    make_option(
+        _TOKENS,
+        "--alternatives",
+        "How many of the most probable tokens the trace has for each commit; the replay page shows them. Default "
+        "{default}.",
+        min=0,
+        metavar="N",
+    ),
+]
+
 Save = Annotated[
     Path | None,
     make_option(
