@@ -42,6 +42,8 @@ _CHOICES = {
     "schedule": ("priority", "left-to-right"),
     "edge_base_rate": ("kept", "removed"),
 }
+# Of the prior: what still can be multiplied by the evidence, and what still fits into memory (in tokens)
+_LARGEST = {"concentration": 1e100, "context_weight": 1e100, "max_length": 2**16}
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ class DyStruct:
     weights: EvidenceWeights | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.structure, str) and self.structure not in RULES:
+        structure = self.structure
+        if not (structure in RULES if isinstance(structure, str) else isinstance(structure, StructureRule)):
             raise UserError(f"structure must be one of {', '.join(RULES)}, not {self.structure!r}.")
-        if self.length_rule is not None and self.length_rule not in LENGTH_RULES:
+        if self.length_rule is not None and self.length_rule not in tuple(LENGTH_RULES):
             raise UserError(f"length_rule must be one of {', '.join(LENGTH_RULES)}, not {self.length_rule!r}.")
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
@@ -84,6 +87,13 @@ class DyStruct:
                 raise UserError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}.")
         if self.min_passes > self.max_passes:
             raise UserError(f"min_passes ({self.min_passes}) must not exceed max_passes ({self.max_passes}).")
+        if self.weights is not None and not isinstance(self.weights, EvidenceWeights):
+            raise UserError(f"weights must be EvidenceWeights or None, not {self.weights!r}.")
+        if not isinstance(self.prior, PriorConfig):
+            raise UserError(f"prior must be a PriorConfig, not {self.prior!r}.")
+        for name, most in _LARGEST.items():
+            if getattr(self.prior, name) > most:
+                raise UserError(f"{name} must be at most {most:g}, not {getattr(self.prior, name)!r}.")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> DyStruct:

@@ -7,7 +7,7 @@ first counts: what comes later then changes nothing, and decoders that fill a re
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -51,12 +51,21 @@ def has_ended(model: Backbone, tokens: Sequence[int], stop: Sequence[str]) -> bo
 
 
 def checked_stop(stop: Sequence[str]) -> tuple[str, ...]:
-    """Stop strings as a tuple; UserError unless they are a list of texts, none of them empty."""
-    if isinstance(stop, str) or not all(isinstance(wanted, str) for wanted in stop):
+    """Stop strings as a tuple; UserError unless they are a list of valid texts, none of them empty."""
+    found = tuple(stop) if isinstance(stop, Iterable) else ()
+    if isinstance(stop, str) or not isinstance(stop, Iterable) or not all(isinstance(wanted, str) for wanted in found):
         raise UserError(f"stop must be a list of texts, not {stop!r}; put a single one into a list.")
-    if "" in stop:
+    if "" in found:
         raise UserError("A stop string is empty; give the text before which to stop, or leave it out.")
-    return tuple(stop)
+    for wanted in found:
+        check_unicode("A stop string", wanted)
+    return found
+
+
+def check_unicode(name: str, text: str) -> None:
+    """UserError, which calls the text by this name, if it holds half of a surrogate pair, which no tokenizer takes."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise UserError(f"{name} is a text that is no valid Unicode: {ascii(text)[:80]}; correct it.")
 
 
 def with_stop_tokens(model: Backbone, stop: Sequence[str]) -> Backbone:

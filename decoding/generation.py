@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from .backbone import Backbone
 from .dystruct import DyStruct
-from .ending import checked_stop, with_stop_tokens
+from .ending import check_unicode, checked_stop, with_stop_tokens
 from .engine import Engine
 from .errors import UserError
 from .row import Decoder
@@ -50,13 +50,20 @@ def generate(
     probable tokens the trace has for each commit, for a look behind it; they change nothing. observe: called with the
     prompt's index and each event as it happens, at the cost of one read-back a pass.
 
-    Raises UserError for an empty or too long prompt, a limit below 1, an empty stop string, chat with a base model,
-    and a prefix cache with a model that can keep none. Where the model's logits for a prompt are not numbers, the other
-    prompts are decoded to their ends; then DecodingFailed, a UserError, has what they gave.
+    Raises UserError for a prompt that is no valid text, empty or too long, a limit below 1, an empty stop string, chat
+    with a base model, and a prefix cache with a model that can keep none. Where the model's logits for a prompt are not
+    numbers, the other prompts are decoded to their ends; then DecodingFailed, a UserError, has what they gave.
     """
     decoder = DyStruct() if decoder is None else decoder
-    if isinstance(prompts, str):
+    if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, type | bytes):
+        raise UserError(f"decoder must be a decoder, as DyStruct() is, not {decoder!r}.")
+    if isinstance(prompts, str) or not isinstance(prompts, Iterable):
         raise UserError("prompts must be a list of texts; put the one prompt into a list.")
+    prompts = list(prompts)
+    for place, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            raise UserError(f"prompts[{place}] must be a text, not {prompt!r}.")
+        check_unicode(f"prompts[{place}]", prompt)
     for name, value in (("max_new_tokens", max_new_tokens), ("budget", budget), ("batch_size", batch_size)):
         if not isinstance(value, int) or value < 1:
             raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
@@ -71,7 +78,7 @@ def generate(
     stop = checked_stop(stop)
     if not prompts:
         return []
-    prompt_ids = [_encode(model, prompt, chat, max_new_tokens) for prompt in prompts]
+    prompt_ids = [encoded(model, prompt, chat, max_new_tokens) for prompt in prompts]
     uses_weights = isinstance(decoder, DyStruct) and decoder.weights is None
     if uses_weights and not model.calibrated:
         warnings.warn(
@@ -106,7 +113,8 @@ def generate(
     return engine.run(prompts, prompt_ids, observe, settings)
 
 
-def _encode(model: Backbone, prompt: str, chat: bool, max_new_tokens: int) -> list[int]:
+def encoded(model: Backbone, prompt: str, chat: bool, max_new_tokens: int) -> list[int]:
+    """The token ids of a prompt. Raises UserError for one that is empty or too long, and for chat with a base model."""
     if not prompt.strip():
         raise UserError("The prompt is empty; give the text to answer.")
     ids = model.encode(prompt, chat=chat)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FORMAT = "dystruct-trace-1"
 PassKind = Literal["diagnostic", "resolve", "weld"]
+_LONGEST = 10**6  # tokens of a window, far beyond any model's context
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,8 @@ class Generation:
 
     def check(self) -> None:
         """ValueError, which says where, unless the windows' passes lead to the tokens and the figures count them."""
+        for place, window in enumerate(self.windows):
+            self._check_length(window, place)
         decoded = tuple(token for window in self.windows for token in window.closed.tokens)
         shown = [after for _, after in self.replay()][-1:]
         if decoded != self.tokens or (shown and shown[0] != self.tokens):
@@ -266,6 +269,15 @@ class Generation:
         unknown = {token for token in self.tokens if token not in self.token_texts}
         if unknown:
             raise ValueError(f"it has no text of token {min(unknown)}")
+
+    @staticmethod
+    def _check_length(window: Window, place: int) -> None:
+        """ValueError unless a window's lengths add up; told before anything so long is made."""
+        spliced = [splice for step in window.steps for splice in step.spliced]
+        counts = [window.opened.length, *(count for splice in spliced for count in (splice.removed, splice.inserted))]
+        length = window.opened.length + sum(splice.inserted - splice.removed for splice in spliced)
+        if not 0 <= min(counts) <= max(counts) <= _LONGEST or length != len(window.closed.tokens):
+            raise ValueError(f"windows[{place}] has other lengths than tokens")
 
     def _splice(self, canvas: list[int], step: Step) -> None:
         """Change a canvas's length as a step did."""
@@ -283,8 +295,13 @@ class Generation:
         return data
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the generation as JSON; a file that stands there is replaced only when all is written."""
-        target = Path(path)
+        """Write the generation as JSON; a file that stands there is replaced only when all is written.
+
+        Symbolic links are followed. ValueError if something else than a file stands there, as a device or a pipe.
+        """
+        target = Path(path).resolve()
+        if target.exists() and not target.is_file():
+            raise ValueError(f"{str(path)!r} is no regular file; name another one to write.")
         partial = target.with_name(target.name + ".partial")
         partial.write_text(json.dumps(self.plain(), allow_nan=True), encoding="utf-8")
         os.replace(partial, target)

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from dystruct.decoding import Generation, UserError, generate
 from dystruct.decoding.evaluation import local, tasks
 from dystruct.decoding.evaluation.local import Progress, run_local
-from dystruct.decoding.evaluation.run_folder import RunFolder, read_items, read_run, read_traces
+from dystruct.decoding.evaluation.run_folder import RunFolder, make_folder, read_items, read_run, read_traces
 from dystruct.decoding.evaluation.settings import RunSettings
+from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.tiny.problem import Problem
 from scripted import backbone, hashed
 
@@ -109,7 +110,7 @@ def test_a_lower_limit_or_other_first_items_are_an_error(
     with pytest.raises(UserError, match="limit 2, not 1"):
         run(tmp_path / "run", replace(settings, limit=1))
     monkeypatch.setattr(tasks, "items", lambda task, split="test", limit=None: asked[1:][:limit])
-    with pytest.raises(UserError, match="limit 2, not 3"):
+    with pytest.raises(UserError, match="has tasks"):
         run(tmp_path / "run", replace(settings, limit=3))
     assert len(read_items(tmp_path / "run")) == 2
 
@@ -152,7 +153,15 @@ def test_parts_share_a_folder(tmp_path: Path) -> None:
     [
         ("run.json", "[]", "no record of a run"),
         ("run.json", '{"format": "x"}', "format is 'x'"),
+        ("run.json", "[" * 100_000, "damaged"),
+        ("run.json", '{"format": "dystruct-run-1", "settings": [], "environments": 1}', "damaged"),
         ("items.jsonl", "{\n", "damaged"),
+        ("items.jsonl", "[" * 100_000 + "\n", "damaged"),
+        ("items.jsonl", "3\n", "damaged .line 1: it is no record"),
+        ("items.jsonl", '{"task": "t", "item": 0, "seed": 0}\n', "damaged .line 1: it is no record"),
+        ("items.jsonl", '{"task": "t", "item": "0", "seed": 0, "draw": 0}\n', "damaged"),
+        ("items.jsonl", '{"task": "t", "item": 0, "seed": 0, "draw": 0, "trace": [1]}\n', "damaged"),
+        ("items.jsonl", '{"task": "t", "item": 0, "seed": 0, "draw": 0}\n' * 2, "damaged .*item 0.* is there twice"),
         ("traces.jsonl", "", "not all there"),
     ],
 )
@@ -162,6 +171,101 @@ def test_damage_is_told(tmp_path: Path, name: str, content: str, says: str) -> N
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=says):
         RunFolder(tmp_path, SETTINGS, {})
+
+
+def test_items_without_run_json_are_told(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, SETTINGS, {}) as folder:
+        folder.add(record(0), {"a": 1})
+    (tmp_path / "run.json").unlink()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError, match=r"items on record without run\.json"):
+        RunFolder(tmp_path, SETTINGS, {})
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(("place", "says"), [("file", "is a file"), ("file/in", "cannot be"), ("x" * 300, "cannot be")])
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, asked: list[Problem], place: str, says: str) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(UserError, match=says):
+        run(tmp_path / place)
+    with pytest.raises(UserError, match=says):
+        make_folder(tmp_path / place)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [({"max_new_tokens": 512}, "context"), ({"chat": True}, "chat template")],
+)
+def test_a_refused_run_leaves_no_folder(
+    tmp_path: Path, asked: list[Problem], changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        run(tmp_path / "run", replace(RUN, **changes))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"temperature": -1.0}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
+        ({"name": "a\udcff"}, "The name of a run is a text that is no valid Unicode"),
+        ({"tasks": (1,)}, "named by a text"),
+    ],
+)
+def test_settings_check_themselves(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        replace(RUN, **changes)
+
+
+def test_of_several_differences_the_limit_is_told_last(tmp_path: Path, asked: list[Problem]) -> None:
+    settings = RunSettings(tasks=("tiny_logic",), decoder="block", limit=2, max_new_tokens=4, budget=4)
+    run(tmp_path / "run", settings)
+    for limit in (1, 3):
+        with pytest.raises(UserError, match="has budget 4, not 5"):
+            run(tmp_path / "run", replace(settings, limit=limit, budget=5))
+        with pytest.raises(UserError, match="has tasks"):
+            run(tmp_path / "run", replace(settings, limit=limit, tasks=("tiny_maths",)))
+
+
+@pytest.mark.parametrize("change", [{"task": "other"}, {"item": 20}, {"seed": 9}, {"draw": 1}])
+def test_a_record_that_is_none_of_the_run_s_is_told(
+    tmp_path: Path, asked: list[Problem], change: dict[str, Any]
+) -> None:
+    small = RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4)
+    run(tmp_path, small)
+    [line] = read_items(tmp_path)
+    (tmp_path / "items.jsonl").write_text(json.dumps({**line, **change}) + "\n")
+    with pytest.raises(UserError, match=r"is damaged \(the run has no task"):
+        run(tmp_path, small)
+    if not {"seed", "draw"} & set(change):
+        with pytest.raises(UserError, match=r"is damaged \(the run has no task"):
+            summarise(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"tasks": 3}, {"tasks": {"tiny_logic": 1}}, {"model": None}, {"seeds": 0}, {"decoder_settings": {}}]
+)
+def test_settings_of_wrong_types_on_record_are_told(
+    tmp_path: Path, asked: list[Problem], change: dict[str, Any]
+) -> None:
+    run(tmp_path, RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))
+    content = read_run(tmp_path)
+    content["settings"] |= change
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"is damaged \(its "):
+        summarise(tmp_path)
+
+
+def test_a_record_without_its_figures_is_told(tmp_path: Path, asked: list[Problem]) -> None:
+    run(tmp_path, RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))
+    [line] = read_items(tmp_path)
+    del line["passes"]
+    (tmp_path / "items.jsonl").write_text(json.dumps(line) + "\n")
+    with pytest.raises(UserError, match=r"is damaged \(a record has no 'passes'"):
+        summarise(tmp_path)
 
 
 def test_a_run_says_how_much_is_left(tmp_path: Path, asked: list[Problem], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,12 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
         (FILE + '\n[[run]]\ndecoder = "block"\nbudget = 4\n', "two runs named 'block'"),
         (FILE.replace("tasks = ", "tasks_ = "), "tasks"),
         (FILE.replace("draws = 2", "execute_code = true"), "--execute-code"),
+        (FILE.replace('"alpha"', '".."'), "'..' begins with a dot"),
+        (FILE.replace('"alpha"', '"."'), "'.' begins with a dot"),
+        (FILE.replace('"alpha"', "[1]"), "named by a text, not [1]"),
+        (FILE.replace("[16, 8]", "[]"), "list budget is empty"),
+        (FILE.replace("draws = 2", "model = 3"), "model cannot be 3"),
+        (FILE.replace("draws = 2", 'model = ["tiny", 3]'), "model cannot be 3"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, says: str) -> None:
@@ -136,3 +142,28 @@ def test_nothing_is_begun_that_was_not(tmp_path: Path, run: Run, asked: None) ->
     (tmp_path / "code.toml").write_text(FILE.replace("tiny_logic", "tiny_code"))
     run("sweep", "code.toml", "out").refused("--execute-code")
     run("sweep", "none.toml", "out").refused("'none.toml' cannot be read")
+
+
+def test_a_finished_sweep_does_not_pass_over_changed_settings(tmp_path: Path, run: Run, asked: None) -> None:
+    text = '[settings]\ntasks = ["tiny_logic"]\nlimit = 1\nmax_new_tokens = 4\n[[run]]\ndecoder = "block"\nbudget = 4\n'
+    planned(tmp_path, text)
+    assert run("sweep", "sweep.toml", "out").status == 0
+    before = (tmp_path / "out" / "block" / "run.json").read_bytes()
+    for old, new, says in (
+        ("budget = 4", "budget = 5", "has budget 4, not 5"),
+        ("limit = 1", "limit = 2\nseeds = [1]", "has seeds [0], not [1]"),
+        ("limit = 1", 'limit = 2\nmodel = "other"', "has model "),
+    ):
+        planned(tmp_path, text.replace(old, new))
+        run("sweep", "sweep.toml", "out").refused(says)
+        run("sweep", "sweep.toml", "out", "--status").refused(says)
+    assert (tmp_path / "out" / "block" / "run.json").read_bytes() == before
+    planned(tmp_path, text)
+    assert run("sweep", "sweep.toml", "out", "--status").out == "block: finished\n"
+
+
+def test_a_grid_over_models_has_a_folder_for_each(tmp_path: Path) -> None:
+    text = FILE.replace("[settings]", '[settings]\nmodel = ["tiny", "some/where/large model/"]\nmax_new_tokens = 9')
+    text = text.replace("max_new_tokens = 12\n", "")
+    found = [(run.folder, run.model) for run in planned(tmp_path, text) if run.settings.decoder == "block"]
+    assert found == [("block-model=tiny", "tiny"), ("block-model=large-model", "some/where/large model/")]

@@ -239,3 +239,15 @@ def test_no_accuracy_before_the_harness_has_scored(tmp_path: Path) -> None:
     (folder / "scores.json").write_text('{"gsm8k": {"0": {"correct": true, "value": "5"}, "1": {"correct": false}}}')
     scored: Any = load_summary(folder).tasks["gsm8k"].accuracy
     assert scored == Mean(0.5, 0.5, 2)
+
+
+def test_tables_need_a_folder_that_can_be_made(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {"tiny_logic": ["10"]})
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(UserError, match="is a file"):
+        report([run], tmp_path / "file")
+    with pytest.raises(UserError, match="cannot be made"):
+        report([run], tmp_path / ("x" * 300))
+    with pytest.raises(UserError, match="There is no result"):
+        report([tmp_path / ("x" * 300)], tmp_path / "out")
+    assert (tmp_path / "file").read_text() == "kept" and not (tmp_path / "out").exists()

@@ -56,6 +56,8 @@ class Fixed:
             raise UserError(f"guidance must be 0 or a positive number, not {self.guidance!r}.")
         if self.defer_eos and self.remasking == "random":
             raise UserError("defer_eos has no use with random remasking, which looks at no confidence; leave it out.")
+        if self.end_of_turn is not None and not isinstance(self.end_of_turn, int):
+            raise UserError(f"end_of_turn must be a token id, not {self.end_of_turn!r}.")
         if self.end_of_turn is not None and not self.defer_eos:
             raise UserError("end_of_turn has no use without defer_eos; leave it out.")
         if self.defer_eos and self.suppress_eos and self.end_of_turn is None:

@@ -19,6 +19,7 @@ from dystruct.inference.bench import Row, table
 
 from ..evaluation.environment import environment
 from ..evaluation.run_folder import write_json
+from .arguments import positive, writable
 from .gpu import gpu
 from .measure import Clock
 from .originals import against
@@ -34,11 +35,13 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m dystruct.decoding.bench", description=__doc__)
     found.add_argument("parts", nargs="*", help=f"which of {', '.join(PARTS)} (default: all)")
     found.add_argument("--full", action="store_true", help="whole ranges and more rounds; takes long")
-    found.add_argument("--rounds", type=int, help="rounds of the interleaved measurements (default 3, with --full 9)")
-    found.add_argument("--threads", type=int, default=1, help="of torch (default 1: times of the CPU)")
+    found.add_argument(
+        "--rounds", type=positive, help="rounds of the interleaved measurements (default 3, with --full 9)"
+    )
+    found.add_argument("--threads", type=positive, default=1, help="of torch (default 1: times of the CPU)")
     found.add_argument("--originals", type=Path, help="folder with the rivals' published programs")
     found.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    found.add_argument("--out", type=Path, help="file for the JSON, written anew after each part")
+    found.add_argument("--out", type=writable, help="file for the JSON, written anew after each part")
     return found
 
 
@@ -46,10 +49,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the benchmarks that are asked for."""
     options = parser().parse_args(arguments)
     rounds = options.rounds or (9 if options.full else 3)
-    clock = Clock(options.threads)
     parts = options.parts or PARTS
     if unknown := set(parts) - set(PARTS):
         parser().error(f"there is no part {sorted(unknown)[0]!r}; the parts are {', '.join(PARTS)}")
+    clock = Clock(options.threads)
     rows: list[Row] = []
     notes: list[str] = []
 

@@ -28,6 +28,8 @@ from ..evaluation.run_folder import key_of, read_traces, write_json
 from ..evaluation.settings import RunSettings, identity
 from ..evaluation.statistics import mcnemar
 from ..terminal.eval_command import left
+from ..terminal.targets import check_file_target
+from .arguments import positive
 
 DECODERS = {"dystruct": "dystruct:structure=sample,passes=share", "block": "block"}
 MODES = {"exact": False, "cached": True}
@@ -129,7 +131,7 @@ def _reporter(name: str) -> Callable[[Progress], None]:
 def parser() -> argparse.ArgumentParser:
     """What the program takes."""
     found = argparse.ArgumentParser(prog="python -m dystruct.decoding.bench.agreement", description=__doc__)
-    whole = partial(found.add_argument, type=int)
+    whole = partial(found.add_argument, type=positive)
     found.add_argument("folder", type=Path, help="where the runs live; those that stand there are gone on with")
     found.add_argument("--model", default="tiny", help="the embedded model, a folder or a Hub name (default tiny)")
     found.add_argument("--tasks", default=TASKS, help=f"default {TASKS}")
@@ -142,11 +144,23 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"The folder {str(folder)!r} cannot be made ({error.strerror}); choose another one.") from error
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run what is not on record yet, compare, print the table."""
     options = parser().parse_args(arguments)
+    if len(set(options.decoders)) < len(options.decoders):
+        parser().error("--decoders names a decoder twice; name each once")
     torch.set_num_threads(options.threads)
+    results = options.folder / "agreement.json"
     try:
+        _make_folder(options.folder)
+        check_file_target(results)
         model = load(options.model)
         told = identity(model, model_folder(options.model))
         found: list[Agreement] = []
@@ -162,7 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
             found += compared(name, *folders)
     except UserError as error:
         parser().error(str(error))
-    write_json(options.folder / "agreement.json", [asdict(one) for one in found])
+    write_json(results, [asdict(one) for one in found])
     print("\n".join([HEADER, *map(str, found)]))
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from ..backbone import Backbone
 from ..errors import UserError
-from ..generation import generate
+from ..generation import encoded, generate
 from ..tiny.problem import Problem
 from . import tasks
 from .draws import with_draw
 from .environment import environment
 from .figures import figures
-from .run_folder import Key, RunFolder, read_items, read_run
+from .run_folder import Key, RunFolder, begun, damaged, key_of, read_items, read_run
 from .settings import RunSettings, prior_of
 
 
@@ -48,8 +48,9 @@ def run_local(
     """Decode and score every item of the embedded tasks that `folder` does not hold yet.
 
     identity: the model's (see `settings.identity`). report: called at the beginning and after every batch. Raises
-    UserError for tasks, limits and decoders that there are not, for code without execute_code, and for a folder that
-    holds a run of other settings. A larger limit than that of the run in the folder prolongs it.
+    UserError for tasks, limits and decoders that there are not, for code without execute_code, for prompts that the
+    model cannot take, and for a folder that holds a run of other settings; the folder is as it was then. A larger limit
+    than that of the run in the folder prolongs it.
     """
     if settings.shots is not None:
         raise UserError("The embedded tasks take no examples; leave out --shots.")
@@ -58,11 +59,13 @@ def run_local(
     problems = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
     if any(map(tasks.needs_execution, problems)) and not settings.execute_code:
         raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
-    described = settings.described(identity, decoder, _told(problems))
+    for problem in (problem for asked in problems.values() for problem in asked):
+        encoded(model, problem.question, settings.chat, settings.max_new_tokens)
+    described = settings.described(identity, decoder, told(problems))
     shorter = _shorter(described, problems, folder)
     with RunFolder(folder, described, environment(model.device), shorter=shorter) as records:
         every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
-        before, correct = len(records.done), _correct(folder)
+        before, correct = len(records.done), _correct(folder, settings, problems)
         started = time.monotonic()
         _report(report, Progress(before, every, correct, None))
         for batch in _batches(settings, problems):
@@ -75,7 +78,7 @@ def run_local(
             _report(report, Progress(done, every, correct, rate * (every - done)))
 
 
-def _told(problems: Mapping[str, list[Problem]]) -> dict[str, dict[str, Any]]:
+def told(problems: Mapping[str, list[Problem]]) -> dict[str, dict[str, Any]]:
     """What tells the items of each task."""
     return {task: {"items": len(asked), "digest": tasks.digest(asked)} for task, asked in problems.items()}
 
@@ -84,12 +87,12 @@ def _shorter(
     described: Mapping[str, Any], problems: Mapping[str, list[Problem]], folder: Path
 ) -> dict[str, Any] | None:
     """The settings of the same run with as many items as that in the folder has; None if it is not shorter."""
-    if not (folder / "run.json").exists():
+    if not begun(folder):
         return None
     limit = read_run(folder)["settings"].get("limit")
-    if limit is None or all(limit >= len(asked) for asked in problems.values()):
+    if not isinstance(limit, int) or limit < 1 or all(limit >= len(asked) for asked in problems.values()):
         return None
-    return {**described, "limit": limit, "tasks": _told({task: asked[:limit] for task, asked in problems.items()})}
+    return {**described, "limit": limit, "tasks": told({task: asked[:limit] for task, asked in problems.items()})}
 
 
 def _batches(settings: RunSettings, problems: Mapping[str, list[Problem]]) -> Iterator[list[Key]]:
@@ -150,8 +153,14 @@ def write_samples(settings: RunSettings, folder: Path) -> None:
             file.write(json.dumps(sample, ensure_ascii=False) + "\n")
 
 
-def _correct(folder: Path) -> int:
-    return sum(bool(line["correct"]) for line in read_items(folder))
+def _correct(folder: Path, settings: RunSettings, problems: Mapping[str, list[Problem]]) -> int:
+    """How many items on record are right. Raises UserError for one that is none of the run's."""
+    lines = read_items(folder)
+    for line in lines:
+        task, item, seed, draw = key_of(line)
+        if item >= len(problems.get(task, ())) or seed not in settings.seeds or draw >= settings.draws:
+            raise damaged(folder, f"the run has no task {task}, item {item}, seed {seed}, draw {draw}")
+    return sum(bool(line.get("correct")) for line in lines)
 
 
 def _report(report: Callable[[Progress], None] | None, progress: Progress) -> None:

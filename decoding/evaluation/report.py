@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from dystruct.inference.plots import plot_accuracy
 
 from ..errors import UserError
 from .pools import pooled
+from .run_folder import make_folder
 from .structures import structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import Table, contents
@@ -24,10 +26,10 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     """The results among the paths and in all folders below them. Raises UserError for a path that holds none."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
             inside = sorted({file.parent for name in ("run.json", "summary.json") for file in path.rglob(name)})
         else:
-            inside = [path] if path.exists() else []
+            inside = [path] if os.path.exists(path) else []
         if not inside:
             raise UserError(
                 f"There is no result of `dystruct eval` at {str(path)!r}; name a run's folder, or one above."
@@ -44,7 +46,7 @@ def report(paths: Sequence[Path], out: Path) -> list[Path]:
     places = find_runs(paths)
     runs = [load_summary(place) for place in places]
     tables = [*all_tables(runs), *_structures(places, runs)]
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     for table in tables:
         table.save(out)
     missing = [run.label for run in runs if not run.complete]

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,9 +29,11 @@ class RunFolder:
     """A run's folder, held by this process until it is closed.
 
     settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
-    names the first that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
+    names one that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
     run.json. part: of several processes that share a folder, which one this is; each has files of its own. shorter:
     settings under which a run may have begun that this one prolongs; it takes on `settings`.
+
+    Raises UserError too for a folder that cannot be written, and for records that are damaged or not all there.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class RunFolder:
         self.folder = folder
         self.settings: dict[str, Any] = _plain(settings)
         self._shorter = None if shorter is None else _plain(shorter)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
         self._traces: BinaryIO | None = None
@@ -55,7 +58,7 @@ class RunFolder:
             self._items.close()
             raise UserError(f"Another process is writing to {str(folder)!r}; wait for it, or name another.") from error
         try:
-            self.attempt = self._begin(environment, part or 0)
+            self.attempt = self._begin(environment, part)
             self._traces = _open(folder / f"traces{suffix}.jsonl")
             own = _recover(self._items)
             _cut(self._traces, max((sum(line["trace"]) for line in own if line.get("trace")), default=0), folder)
@@ -64,17 +67,24 @@ class RunFolder:
             self.close()
             raise
 
-    def _begin(self, environment: Mapping[str, Any], part: int) -> int:
+    def _begin(self, environment: Mapping[str, Any], part: int | None) -> int:
         """Write run.json, or compare with the one that is there; the number of this attempt."""
         path = self.folder / "run.json"
-        if path.exists():
+        if begun(self.folder):
             content = read_run(self.folder)
-            if content["settings"] != self._shorter:
-                _compare(content["settings"], self.settings, self.folder)
+            if content["settings"] != self.settings:
+                compare(content["settings"], self._shorter or self.settings, self.folder)
             content["settings"] = self.settings
         else:
+            # Another part may be on its way already, before the first has written run.json.
+            held = self.folder.glob("items*.jsonl") if part is None else [Path(str(self._items.name))]
+            if any(file.stat().st_size for file in held):
+                raise UserError(
+                    f"{str(self.folder)!r} has items on record without run.json, which says what they are of; put it "
+                    f"back, or name another folder."
+                )
             content = {"format": FORMAT, "settings": self.settings, "environments": []}
-        if part == 0:
+        if not part:
             content["environments"].append(dict(environment))
             write_json(path, content)
         return max(len(content["environments"]) - 1, 0)
@@ -113,6 +123,20 @@ class RunFolder:
         self.close()
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, where they are missing. Raises UserError where that cannot be done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = "is a file" if isinstance(error, FileExistsError) else f"cannot be made ({error.strerror})"
+        raise UserError(f"The folder {str(folder)!r} {what}; name another.") from error
+
+
+def begun(folder: Path) -> bool:
+    """Whether there is a run in the folder; False for a folder that there cannot be."""
+    return os.path.exists(folder / "run.json")  # Path.exists raises for a name that is too long
+
+
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of a folder's run.json. Raises UserError if it is none of ours."""
     path = folder / "run.json"
@@ -122,22 +146,33 @@ def read_run(folder: Path) -> dict[str, Any]:
             raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
         if not isinstance(content["settings"], dict) or not isinstance(content["environments"], list):
             raise ValueError("its settings or environments are missing")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{str(path)!r} is no record of a run ({error}); name the folder of a run.") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{str(path)!r} is damaged or no record of a run ({error}); name the folder of a run."
+        ) from error
     return content
 
 
 def read_items(folder: Path) -> list[dict[str, Any]]:
-    """The complete lines of a folder's items, of all its parts, ordered by key."""
-    found = [line for path in sorted(folder.glob("items*.jsonl")) for line in _complete(path.read_bytes(), path)[0]]
-    return sorted(found, key=key_of)
+    """The complete lines of a folder's items, of all its parts, ordered by key. Raises UserError for damaged ones."""
+    found = [line for path in sorted(folder.glob("items*.jsonl")) for line in _records(path.read_bytes(), path)[0]]
+    found.sort(key=key_of)
+    for one, next_one in pairwise(found):
+        if key_of(one) == key_of(next_one):
+            raise damaged(folder, f"{_named(one)} is there twice")
+    return found
+
+
+def damaged(folder: Path, what: str) -> UserError:
+    """The error of a folder whose records cannot be those of a run."""
+    return UserError(f"The record in {str(folder)!r} is damaged ({what}); correct it or name another folder.")
 
 
 def read_traces(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Each item that has a trace, with it. Raises UserError for a trace file that is missing or too short."""
     for path in sorted(folder.glob("items*.jsonl")):
         traces = path.with_name(path.name.replace("items", "traces", 1))
-        items = [item for item in _complete(path.read_bytes(), path)[0] if item.get("trace")]
+        items = [item for item in _records(path.read_bytes(), path)[0] if item.get("trace")]
         if not items:
             continue
         try:
@@ -146,7 +181,7 @@ def read_traces(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]
                     start, length = item["trace"]
                     file.seek(start)
                     yield item, json.loads(file.read(length))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{str(traces)!r} does not hold the traces of {path.name} ({error}); run again.") from error
 
 
@@ -156,14 +191,26 @@ def key_of(record: Mapping[str, Any]) -> Key:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file whole or not at all."""
+    """Write a JSON file whole or not at all. Raises UserError where it cannot be written."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    try:
+        partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise UserError(f"{str(path)!r} cannot be written ({error.strerror}); name another folder.") from error
 
 
-def _compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
-    for name in [*asked, *(name for name in found if name not in asked)]:
+def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
+    """Raise UserError that names a setting of the run in a folder that is not as asked, if there is one.
+
+    The limit and what follows from it come last: a run can be prolonged, but not under other settings.
+    """
+    asked = _plain(asked)
+    names = [*asked, *(name for name in found if name not in asked)]
+    late = [name for name in ("limit", "tasks") if name in names]
+    if list(found.get("tasks") or ()) != list(asked.get("tasks") or ()):
+        late.reverse()  # other tasks, not more items of the same
+    for name in [*(name for name in names if name not in late), *late]:
         if found.get(name) != asked.get(name):
             raise UserError(
                 f"The run in {str(folder)!r} has {name} {_shown(found.get(name))}, not {_shown(asked.get(name))}; go "
@@ -204,18 +251,42 @@ def _line(content: Mapping[str, Any]) -> bytes:
 def _recover(file: BinaryIO) -> list[dict[str, Any]]:
     """The complete lines of a file; what stands behind them is cut off."""
     file.seek(0)
-    lines, length = _complete(file.read(), Path(str(file.name)))
+    lines, length = _records(file.read(), Path(str(file.name)))
     _cut(file, length, Path(str(file.name)).parent)
     return lines
 
 
-def _complete(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
+def _records(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
     """The lines of a file's content that end in a line break, and how many bytes they take."""
     length = content.rfind(b"\n") + 1
-    try:
-        return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
-    except ValueError as error:
-        raise UserError(f"{str(path)!r} is damaged ({error}); correct the line or name another folder.") from error
+    lines = []
+    for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
+        try:
+            lines.append(json.loads(line))
+            if not _is_record(lines[-1]):
+                raise ValueError("it is no record of an item")
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"{str(path)!r} is damaged (line {number}: {error}); correct the line or name another folder."
+            ) from error
+    return lines, length
+
+
+def _is_record(line: Any) -> bool:
+    """Whether a line has an item's key, and the place of its trace if it has one."""
+    if not isinstance(line, dict) or not isinstance(line.get("task"), str):
+        return False
+    place = line.get("trace")
+    numbers = [line.get(name) for name in KEY[1:]]
+    if place is not None:
+        if not isinstance(place, list) or len(place) != 2:
+            return False
+        numbers += place
+    return all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in numbers)
+
+
+def _named(record: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {record[name]}" for name in KEY)
 
 
 def _cut(file: BinaryIO, length: int, folder: Path) -> None:

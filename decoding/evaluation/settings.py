@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from dystruct.model import PriorConfig
 
 from ..backbone import Backbone
 from ..calibration_file import fingerprint
-from ..ending import checked_stop
+from ..ending import check_unicode, checked_stop
 from ..errors import UserError
 from ..row import Decoder
 
@@ -62,7 +63,15 @@ class RunSettings:
             raise UserError("No seed is named; give one, such as 0.")
         for seed in self.seeds:
             _check_whole("seed", seed, 0)
+        if not isinstance(self.temperature, int | float) or not math.isfinite(self.temperature) or self.temperature < 0:
+            raise UserError(f"temperature must be 0 or a positive number, not {self.temperature!r}.")
         checked_stop(self.stop)
+        for name in ("name", "decoder", "split"):
+            check_unicode(f"The {name} of a run", getattr(self, name) or "")
+        for task in self.tasks:
+            if not isinstance(task, str):
+                raise UserError(f"A task is named by a text, not {task!r}; correct it.")
+            check_unicode("The name of a task", task)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> RunSettings:
@@ -104,6 +113,19 @@ class RunSettings:
         }
 
 
+def check_described(found: Mapping[str, Any]) -> None:
+    """Raise ValueError for plain data that no `RunSettings.described` can have given."""
+    for name, kind in _DESCRIBED.items():
+        if not isinstance(found.get(name), kind) or isinstance(found.get(name), bool):
+            raise ValueError(f"its setting {name} cannot be {found.get(name)!r:.80}")
+    for holder, name in (("model", "name"), ("decoder_settings", "decoder")):
+        if not isinstance(found[holder].get(name), str):
+            raise ValueError(f"its setting {holder} has no {name}")
+    for task, told in found["tasks"].items():
+        if not isinstance(told, dict) or not isinstance(told.get("items"), int | None):
+            raise ValueError(f"its task {task} cannot be {told!r:.80}")
+
+
 def decoder_of(text: str) -> Decoder:
     """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values."""
     from ..terminal.decoder_options import named_decoder
@@ -142,6 +164,11 @@ def plain(settings: Any) -> dict[str, Any]:
     """Settings as plain data; none of a decoder that is no dataclass."""
     return json.loads(json.dumps(asdict(settings), default=_as_list)) if is_dataclass(settings) else {}  # type: ignore[arg-type]
 
+
+_DESCRIBED: dict[str, Any] = {
+    "model": dict, "decoder": str, "decoder_settings": dict, "tasks": dict, "seeds": list, "draws": int, "budget": int,
+    "max_new_tokens": int, "temperature": int | float,
+}  # fmt: skip
 
 # Settings of DyStruct that the command line has no options for.
 _IN_PYTHON = (

@@ -8,6 +8,7 @@ are not made small by asking the same item twice.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from .run_folder import read_items, read_run, write_json
+from .run_folder import damaged, read_items, read_run, write_json
+from .settings import check_described
 from .statistics import Mean, mean
 
 FORMAT = "dystruct-summary-1"
@@ -95,18 +97,34 @@ def load_summary(path: Path) -> RunSummary:
             })
             for name, task in content.pop("tasks").items()
         }  # fmt: skip
-        return RunSummary(tasks=tasks, **content)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        found = RunSummary(tasks=tasks, **content)
+        check_described(found.settings)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is no result of `dystruct eval` ({error}); name a run's folder.") from error
 
 
 def summarise(folder: Path) -> RunSummary:
-    """The summary of a run's folder. Raises UserError for what is none."""
-    run, records, tasks = read_run(folder), scored_items(folder), {}
-    for task, described in run["settings"]["tasks"].items():
-        found = [record for record in records if record["task"] == task]
-        tasks[task] = summarise_task(found, described.get("items"), run["settings"], described.get("digest", ""))
-    return RunSummary(run["settings"], run["environments"], tasks)
+    """The summary of a run's folder. Raises UserError for what is none, and for damaged records."""
+    run = read_run(folder)
+    settings, tasks = run["settings"], {}
+    try:
+        check_described(settings)
+        records = scored_items(folder)
+        for record in records:
+            described = settings["tasks"].get(record["task"])
+            if described is None or record["item"] >= (described.get("items") or math.inf):
+                raise ValueError(f"the run has no task {record['task']}, item {record['item']}")
+        for task, described in settings["tasks"].items():
+            found = [record for record in records if record["task"] == task]
+            tasks[task] = summarise_task(found, described.get("items"), settings, described.get("digest", ""))
+    except UserError:
+        raise
+    except KeyError as error:
+        raise damaged(folder, f"a record has no {error}") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged(folder, str(error)) from error
+    return RunSummary(settings, run["environments"], tasks)
 
 
 def scored_items(folder: Path) -> list[dict[str, Any]]:

@@ -15,18 +15,23 @@ Runs go one after another, each in a folder named by what it has of its own; eac
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ..backbone import TINY, model_folder
+from ..calibration_file import fingerprint
 from ..errors import UserError
 from . import tasks
-from .run_folder import read_items, read_run
-from .settings import RunSettings
+from .likelihood import LikelihoodSettings
+from .local import told
+from .run_folder import begun, compare, damaged, read_items, read_run
+from .settings import RunSettings, check_described
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists
 
@@ -80,15 +85,55 @@ def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = No
 
 
 def state(run: PlannedRun, out: Path) -> State:
-    """How far a run of a sweep in the folder `out` is."""
-    folder = out / run.folder
-    if not (folder / "run.json").exists():
+    """How far a run of a sweep in the folder `out` is.
+
+    Raises UserError if the run that stands there is of other settings; it may have another limit.
+    """
+    folder, limit = out / run.folder, run.settings.limit
+    if not begun(folder):
         return State(0, None)
-    settings = read_run(folder)["settings"]
-    items = sum(task.get("items") or 0 for task in settings["tasks"].values())
-    if set(run.settings.tasks) <= set(tasks.DOMAINS):  # which may have begun with a lower limit
-        items = sum(len(tasks.items(task, run.settings.split, run.settings.limit)) for task in run.settings.tasks)
-    return State(len(read_items(folder)), items * len(settings["seeds"]) * settings["draws"])
+    found = read_run(folder)["settings"]
+    try:
+        check_described(found)
+    except ValueError as error:
+        raise damaged(folder, str(error)) from error
+    compare(*_comparable(run, found), folder)
+    if _is_embedded(run):
+        items = sum(len(tasks.items(task, run.settings.split, limit)) for task in run.settings.tasks)
+    else:
+        counts = [task.get("items") or 0 for task in found["tasks"].values()]
+        items = sum(count if limit is None else min(count, limit) for count in counts)
+    done = sum(limit is None or line["item"] < limit for line in read_items(folder))
+    return State(done, items * len(run.settings.seeds) * run.settings.draws)
+
+
+def _comparable(run: PlannedRun, found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings on record and those planned, as far as they are known without loading the model.
+
+    Whether code may be run is no part of a sweep. A limit on record may be higher than the planned one, whose items
+    are then among those on record, and lower for embedded tasks, whose runs can be prolonged.
+    """
+    held, asked = found.get("limit"), run.settings.limit
+    higher = held is None or (isinstance(held, int) and asked is not None and held > asked)
+    lower = isinstance(held, int) and held >= 1 and _is_embedded(run)
+    settings = replace(run.settings, limit=held) if higher or lower else run.settings
+    here = run.model == TINY or os.path.isdir(run.model)
+    told_by = {"fingerprint": fingerprint(model_folder(run.model))} if here else {"name": run.model}
+    model = {**found["model"], **told_by}
+    known: dict[str, Any] = {}
+    if _is_embedded(run):
+        known = told({task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks})
+    described = settings.described(model, settings.with_decoder(), known)
+    unknown = {"execute_code"}
+    if not _is_embedded(run):
+        unknown.add("tasks")  # the harness knows them, once their data are loaded
+        described |= {"likelihood": asdict(LikelihoodSettings()), "data": {}}
+    first, second = ({key: of[key] for key in of if key not in unknown} for of in (found, described))
+    return first, second
+
+
+def _is_embedded(run: PlannedRun) -> bool:
+    return set(run.settings.tasks) <= set(tasks.DOMAINS)
 
 
 def _is_table(content: object) -> bool:
@@ -105,18 +150,32 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
     for hole in holes:
         if hole not in given:
             raise UserError(f"The sweep's decoder {decoder!r} has {{{hole}}}, which has no value; give {hole} = [...].")
+    for setting in varied:
+        if not given[setting]:
+            raise UserError(f"The sweep's list {setting} is empty; give a value, or leave it out.")
+    if not isinstance(declared.get("name", ""), str):
+        raise UserError(f"A run of a sweep is named by a text, not {declared['name']!r}; correct its name.")
     for values in product(*varied.values()):
         chosen = {**given, **dict(zip(varied, values, strict=True))}
-        told = {name: chosen.pop(name) for name in dict.fromkeys(holes)}
+        filled = {name: chosen.pop(name) for name in dict.fromkeys(holes)}
         text = chosen.get("decoder", "dystruct")
-        for hole, value in told.items():
+        for hole, value in filled.items():
             text = text.replace(f"{{{hole}}}", str(value))
-        model = chosen.pop("model", "tiny")
-        own = {name: chosen.get(name, told.get(name)) for name in varied}
+        model = chosen.pop("model", TINY)
+        if not isinstance(model, str) or not model:
+            raise UserError(f"The sweep's model cannot be {model!r}; give a name or a folder, as a text.")
+        own = {name: chosen.get(name, filled.get(name)) for name in varied}
+        if "model" in varied:
+            own["model"] = Path(model).name
         name = str(declared.get("name") or text)
-        label = ", ".join([name, *(f"{hole} {value}" for hole, value in told.items())])
+        label = ", ".join([name, *(f"{hole} {value}" for hole, value in filled.items())])
         told_settings = {**chosen, "decoder": text, "name": label if declared.get("name") else None}
         settings = RunSettings.of({**told_settings, "execute_code": execute_code})
         settings.with_decoder()
-        parts = [name, *(f"{key}={value}" for key, value in own.items() if key != "decoder")]
-        yield PlannedRun(re.sub(r"[^\w.=,+-]+", "-", "-".join(parts)), model, settings)
+        named = [name, *(f"{key}={value}" for key, value in own.items() if key != "decoder")]
+        folder = re.sub(r"[^\w.=,+-]+", "-", "-".join(named))
+        if folder.startswith("."):
+            raise UserError(
+                f"The sweep's run {name!r} begins with a dot, as no folder of a run may; give another name."
+            )
+        yield PlannedRun(folder, model, settings)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..ending import check_unicode
 from ..errors import UserError
 from . import options
 from .decoder_options import DECODER_SETTINGS, named_decoder
@@ -81,6 +82,7 @@ def compare(
     """Decode a text for PROMPT with several decoders and show text, tokens, passes and time of each."""
     if not prompt.strip():
         raise UserError("The prompt is empty; give the text to answer.")
+    check_unicode("The prompt", prompt)
     names = list(decoder or COMPARED)
     source.check_use([name.partition(":")[0] for name in names])
     with status("starting"):

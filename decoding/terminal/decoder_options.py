@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from ..errors import UserError
 from .options import in_options, make_option
-from .rival_options import SETTING_OF
+from .rival_options import RIVALS, SETTING_OF
 from .signatures import OptionGroup
 
 # Option -> field of the decoder's settings; a dot leads into its prior.
@@ -28,11 +28,14 @@ DECODER_SETTINGS = {
     "--block-length": "block_length",
 }
 
-# What has no use when an option has this value: a window of one block has no cuts, order or boundaries.
+# What has no use when a setting has this value: a window of one block has no cuts, order or boundaries.
 WITHOUT_USE = (
-    ("--structure", "none", ("--alpha0", "--edge-base-rate", "--gamma", "--weld", "--r-weld")),
-    ("--weld", "off", ("--r-weld",)),
+    ("structure", "none", ("--alpha0", "--edge-base-rate", "--gamma", "--weld", "--r-weld")),
+    ("weld", "off", ("--r-weld",)),
+    ("schedule", "left-to-right", ("--gamma",)),
 )
+
+_MOST_DIGITS = 18  # of a number of passes
 
 _STRUCTURE = "Decoder and structure"
 
@@ -188,14 +191,10 @@ def decoder_of(name: str, preset: str | None, given: dict[str, Any]) -> Any:
             raise UserError(f"--preset has no use with --decoder {name}; leave it out.")
         if preset != "faithful":
             raise UserError(f"There is no preset {preset!r} of --decoder {name}; its only one is faithful.")
-    for option, value, without in WITHOUT_USE:
-        if given.get(option) == value:
-            for useless in without:
-                if useless in given:
-                    raise UserError(f"{useless} has no use with {option} {value}; leave it out.")
     values = {names[option]: value for option, value in given.items()}
-    if str(values.get("passes", "")).isdigit():
-        values["passes"] = int(values["passes"])
+    passes = str(values.get("passes", ""))
+    if passes.isdecimal() and len(passes) <= _MOST_DIGITS:
+        values["passes"] = int(passes)
     try:
         if not hasattr(kind, "preset"):
             return kind(**values, **({} if preset is None else {"faithful": True}))
@@ -203,9 +202,22 @@ def decoder_of(name: str, preset: str | None, given: dict[str, Any]) -> Any:
         prior = {key.removeprefix("prior."): values.pop(key) for key in list(values) if key.startswith("prior.")}
         if prior:
             values["prior"] = replace(made.prior, **prior)
-        return replace(made, **values)
+        made = replace(made, **values)
     except ValueError as error:
         raise UserError(in_options(str(error), names)) from error
+    _check_use(made, preset, given)
+    return made
+
+
+def _check_use(made: Any, preset: str | None, given: dict[str, Any]) -> None:
+    """Raise UserError for a given option of no use with what the decoder's other settings came to be."""
+    for setting, value, without in WITHOUT_USE:
+        if getattr(made, setting, None) != value:
+            continue
+        reason = f"--{setting} {value}" if f"--{setting}" in given else f"--preset {preset}"
+        for useless in without:
+            if useless in given:
+                raise UserError(f"{useless} has no use with {reason}; leave it out.")
 
 
 def named_decoder(text: str) -> Any:
@@ -216,19 +228,41 @@ def named_decoder(text: str) -> Any:
     for item in filter(None, listed.split(",")):
         setting, sign, value = item.partition("=")
         option = f"--{setting.strip().replace('_', '-')}"
+        if option != "--preset" and option not in _KINDS:
+            raise UserError(f"There is no setting {setting!r} in {text!r}; `dystruct decoders` lists them.")
+        if option in given or (option == "--preset" and preset is not None):
+            raise UserError(f"{setting!r} is given twice in {text!r}; give it once.")
+        if not value and (sign or _KINDS.get(option) is not bool):
+            raise UserError(f"{setting!r} in {text!r} has no value; give one, as in {setting}=….")
         if option == "--preset":
             preset = value
-        elif option in SETTING_OF or option in DECODER_SETTINGS:
-            given[option] = _value(value) if sign else True
         else:
-            raise UserError(f"There is no setting {setting!r} in {text!r}; `dystruct decoders` lists them.")
+            given[option] = _value(setting, _KINDS[option], value) if sign else True
     return decoder_of(name, preset, given)
 
 
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+# Option -> the kind of its value.
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(DECODER_SETTINGS, str),
+    "--alpha0": float,
+    "--gamma": float,
+    "--r-weld": int,
+    "--block-length": int,
+    **{rival.option: rival.kind for rival in RIVALS},
+}
+_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def _value(setting: str, kind: Any, text: str) -> Any:
+    """The value of a setting that is written as `text`. Raises UserError if it is of another kind."""
+    if kind is str:
+        return text
+    if kind is bool:
+        if text.lower() not in _FLAGS:
+            raise UserError(f"{setting} must be one of {', '.join(_FLAGS)}, not {text!r}.")
+        return _FLAGS[text.lower()]
+    try:
+        return kind(text)
+    except ValueError as error:
+        wanted = "number" if kind is float else "whole number"
+        raise UserError(f"{setting} must be a {wanted}, not {text[:80]!r}.") from error

@@ -68,7 +68,10 @@ Intercept = Annotated[
 DiagnosticPasses = Annotated[
     int, typer.Option("--diagnostic-passes", help="K, forward passes. Default {default}.", min=1, show_default=False)
 ]
-WeightsFile = Annotated[Path, typer.Argument(help="The file to write, JSON.", show_default=False)]
+WeightsFile = Annotated[
+    Path,
+    typer.Argument(metavar="WEIGHTS", help="The file to write, JSON.", show_default=False, parser=options.named_path),
+]
 Split = Annotated[
     str,
     typer.Option("--split", help="Which held-out problems: test or validation. Default {default}.", show_default=False),
@@ -84,7 +87,10 @@ ExecuteCode = Annotated[
         show_default=False,
     ),
 ]
-Report = Annotated[Path | None, typer.Option("--save", help="Write the figures to this file, as JSON.")]
+Report = Annotated[
+    Path | None,
+    typer.Option("--save", help="Write the figures to this file, as JSON.", metavar="PATH", parser=options.named_path),
+]
 
 
 def calibrate(
@@ -114,7 +120,7 @@ def calibrate(
     if trajectory not in ("reference", "own"):
         raise UserError(f"--trajectory must be reference or own, not {trajectory!r}.")
     targets = [path for path in (weights, save, svg) if path is not None]
-    if len({path.absolute() for path in targets}) < len(targets):
+    if len({path.resolve() for path in targets}) < len(targets):
         raise UserError("The weights, --save and --svg must be different files; give each its own name.")
     for path in targets:
         check_file_target(path)

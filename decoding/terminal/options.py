@@ -159,7 +159,13 @@ Html = Annotated[
 ]
 Beside = Annotated[
     Path | None,
-    make_option(None, "--beside", "With --html: another trace, shown in step with this one.", metavar="TRACE"),
+    make_option(
+        None,
+        "--beside",
+        "With --html: another trace, shown in step with this one.",
+        metavar="TRACE",
+        parser=named_path,
+    ),
 ]
 Until = Annotated[
     int | None,

@@ -40,6 +40,8 @@ def show(
     for target in (svg, html):
         if target is not None:
             check_file_target(target)
+            if target.resolve() in {path.resolve() for path in (trace, beside) if path is not None}:
+                raise UserError(f"{str(target)!r} is the trace that is shown; name another file to write.")
     generation = _read_trace(trace)
     if svg is not None:
         save_text(svg, picture(generation, width=width or options.WIDTH, until=until))
@@ -71,10 +73,10 @@ def _read_trace(trace: Path) -> Generation:
         raise UserError(str(error)) from error
     try:
         # Goes through every event, so that a damaged trace shows before anything is drawn.
+        generation.check()
         summary(generation)
         picture(generation, width=options.WIDTH, until=None)
-        generation.check()
-    except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, AssertionError, OverflowError) as error:
         why = f" ({error})" if isinstance(error, ValueError) else ""
         raise UserError(f"The trace {str(trace)!r} does not fit together{why}; save it again.") from error
     return generation

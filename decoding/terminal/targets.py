@@ -18,7 +18,8 @@ def check_file_target(path: Path) -> None:
     _check_name(path)
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; name a file to write.")
-    _check_folder(path.parent)
+    _check_regular(path)
+    _check_folder((path.resolve() if path.is_symlink() else path).parent)
 
 
 def check_folder_target(path: Path) -> None:
@@ -29,6 +30,12 @@ def check_folder_target(path: Path) -> None:
     if path.is_dir() and any(path.iterdir()):
         raise UserError(f"The folder {str(path)!r} is not empty; name a new one, so that no older trace gets mixed in.")
     _check_folder(path.absolute().parent)
+
+
+def _check_regular(path: Path) -> None:
+    """Raise UserError if something stands at `path` that a file must not replace, as a device or a pipe."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{str(path)!r} is no regular file; name another one to write.")
 
 
 def _check_name(path: Path) -> None:
@@ -54,31 +61,38 @@ def _check_folder(folder: Path) -> None:
 
 
 def save_trace(path: Path, generation: Generation) -> None:
-    """Save one trace; what stands at `path` is replaced when all is written."""
+    """Save one trace; the file at `path`, or where a symbolic link leads, is replaced when all is written."""
+    _check_regular(path)
     with _writing(path):
         generation.save(path)
 
 
 def save_traces(path: Path, generations: Sequence[Generation]) -> None:
     """Save traces as 1.json, 2.json, … (with leading zeros) in a folder, which appears when all are written."""
-    partial = path.with_name(path.name + ".partial")
+    target = path.resolve()
+    partial = _partial(target)
     digits = len(str(len(generations)))
     with _writing(path):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         for number, generation in enumerate(generations, start=1):
             generation.save(partial / f"{number:0{digits}d}.json")
-        if path.is_dir():
-            path.rmdir()
-        os.replace(partial, path)
+        if target.is_dir():
+            target.rmdir()
+        os.replace(partial, target)
 
 
 def save_text(path: Path, text: str) -> None:
-    """Save a text; what stands at `path` is replaced when all is written."""
-    partial = path.with_name(path.name + ".partial")
+    """Save a text; the file at `path`, or where a symbolic link leads, is replaced when all is written."""
+    _check_regular(path)
+    target = path.resolve()
     with _writing(path):
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
+        _partial(target).write_text(text, encoding="utf-8")
+        os.replace(_partial(target), target)
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(target.name + ".partial")
 
 
 @contextmanager
@@ -91,7 +105,7 @@ def _writing(path: Path) -> Iterator[None]:
             f"{str(path)!r} could not be written ({error.strerror}); make room or choose another place."
         ) from error
     finally:
-        partial = path.with_name(path.name + ".partial")
+        partial = _partial(path.resolve())
         if partial.is_dir():
             shutil.rmtree(partial)
         else:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
+from .options import named_path
 from .reporting import complain
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ _MODEL = "Model"
 Folder = Annotated[
     Path,
     typer.Argument(
-        metavar="FOLDER", help="Where the run lives; one that stands there is gone on with.", show_default=False
+        metavar="FOLDER",
+        help="Where the run lives; one that stands there is gone on with.",
+        show_default=False,
+        parser=named_path,
     ),
 ]
 Width = Annotated[int | None, _count("--width", "Hidden units, a multiple of --head. Default 192.", _MODEL)]
@@ -105,6 +109,7 @@ StartFrom = Annotated[
         help="A smaller model of the same widths, that an earlier run wrote, for a new run to grow from. Default None.",
         rich_help_panel=_RUN,
         show_default=False,
+        parser=named_path,
     ),
 ]
 ExecuteCode = Annotated[

@@ -1,0 +1,234 @@
+"""Mistakes that one sentence answers, before anything is computed or overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import SMALL, Run
+from dystruct.decoding import Block, DyStruct, Fixed, Generation, UserError, generate
+from dystruct.decoding.bench import __main__ as bench
+from dystruct.decoding.bench import agreement
+from dystruct.decoding.terminal.decoder_options import decoder_of, named_decoder
+from dystruct.decoding.terminal.targets import save_text
+from dystruct.model import PriorConfig
+from scripted import backbone, hashed
+
+MODEL = backbone(hashed(0))
+
+
+@pytest.fixture
+def saved(run: Run) -> Path:
+    """A trace on file, in the current folder."""
+    run("generate", "abc", *SMALL, "--save", "t.json", "--quiet")
+    return Path("t.json")
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_is_never_replaced(run: Run, saved: Path) -> None:
+    os.mkfifo("pipe")
+    run("generate", "abc", *SMALL, "--save", "pipe").refused("'pipe'", "no regular file")
+    run("show", "t.json", "--svg", "pipe").refused("no regular file")
+    with pytest.raises(UserError, match="no regular file"):
+        save_text(Path("pipe"), "text")
+    with pytest.raises(ValueError, match="no regular file"):
+        Generation.load(saved).save("pipe")
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode) and sorted(os.listdir()) == ["pipe", "t.json"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_is_written_through(run: Run, saved: Path, there: bool) -> None:
+    Path("far").mkdir()
+    for name in ("trace.json", "page.svg"):
+        if there:
+            Path("far", name).write_text("what stood here", encoding="utf-8")
+        Path(name).symlink_to(Path("far", name))
+    assert run("generate", "bca", *SMALL, "--save", "trace.json", "--quiet").status == 0
+    assert run("show", "t.json", "--svg", "page.svg").status == 0
+    assert Path("trace.json").is_symlink() and Generation.load("far/trace.json").prompt == "bca"
+    assert Path("page.svg").is_symlink() and Path("far/page.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert sorted(os.listdir("far")) == ["page.svg", "trace.json"], "nothing half-written is left"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--html", "t.json"), ("--svg", "./t.json"), ("--html", "other.json", "--beside", "other.json")]
+)
+def test_a_picture_does_not_replace_the_trace(run: Run, saved: Path, arguments: tuple[str, ...]) -> None:
+    before = saved.read_bytes()
+    Path("other.json").write_bytes(before)
+    run("show", "t.json", *arguments).refused("the trace that is shown")
+    assert saved.read_bytes() == Path("other.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [("train", ""), ("calibrate", ""), ("accuracy", "--save", "")])
+def test_a_name_that_is_empty_is_refused(run: Run, arguments: tuple[str, ...]) -> None:
+    run(*arguments).refused("empty")
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("opened", "length"), 10**12),
+        (("opened", "length"), 500_000),
+        (("opened", "length"), -1),
+        (("structure", "instability"), [float("inf")] * 20),
+        (("structure", "log_probability"), 1e308),
+    ],
+)
+def test_a_trace_of_absurd_numbers_is_refused(run: Run, saved: Path, place: tuple[str, str], value: Any) -> None:
+    content = json.loads(saved.read_text(encoding="utf-8"))
+    part = content["windows"][0][place[0]]
+    part[place[1]] = value[: len(part[place[1]])] if isinstance(value, list) else value
+    saved.write_text(json.dumps(content), encoding="utf-8")
+    run("show", "t.json").refused("does not fit together")
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("preset", "option"),
+    [
+        *(("one-block", option) for option in ("--alpha0", "--gamma", "--weld", "--edge-base-rate", "--r-weld")),
+        ("no-weld", "--r-weld"),
+        ("no-schedule-no-weld", "--r-weld"),
+        ("no-schedule", "--gamma"),
+    ],
+)
+def test_an_option_without_use_in_a_preset_is_refused(preset: str, option: str) -> None:
+    value = {"--weld": "joint", "--edge-base-rate": "removed"}.get(option, 3)
+    with pytest.raises(UserError, match=f"^{option} has no use with --preset {preset}; leave it out\\.$"):
+        decoder_of("dystruct", preset, {option: value})
+
+
+def test_an_option_that_gives_a_preset_a_use_again_is_taken() -> None:
+    made = decoder_of("dystruct", "no-weld", {"--weld": "joint", "--r-weld": 3})
+    assert (made.weld, made.weld_radius) == ("joint", 3)
+    assert decoder_of("dystruct", "one-block", {"--structure": "map", "--alpha0": 3.0}).prior.concentration == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "suppressed"),
+    [("fixed:suppress-eos", True), ("fixed:suppress-eos=Yes", True), ("fixed", False)]
+    + [(f"fixed:suppress-eos={word}", False) for word in ("no", "false", "off")],
+)
+def test_a_flag_after_the_colon(text: str, suppressed: bool) -> None:
+    assert named_decoder(text) == Fixed(suppress_eos=suppressed)
+
+
+def test_numbers_after_the_colon() -> None:
+    assert named_decoder("dystruct:alpha0=2,r-weld=3") == DyStruct(prior=PriorConfig(concentration=2), weld_radius=3)
+    assert named_decoder("block:passes=3,block_length=4") == Block(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("fixed:suppress-eos=maybe", "'maybe'"),
+        ("fixed:steps", "has no value"),
+        ("fixed:steps=", "has no value"),
+        ("fixed:suppress-eos=", "has no value"),
+        ("dystruct:preset", "has no value"),
+        ("fixed:steps=3,steps=4", "given twice"),
+        ("fixed:block-length=3,block_length=4", "given twice"),
+        ("dystruct:preset=paper,preset=paper", "given twice"),
+        ("dystruct:alpha0=abc", "alpha0 must be a number"),
+        ("dystruct:alpha0=1e308", "--alpha0 must be at most"),
+        ("dystruct:alpha0=" + "9" * 400, "--alpha0 must"),
+        ("dystruct:gamma=1e308", "--gamma must be at most"),
+        ("dystruct:structure=3", "--structure must be one of"),
+        ("dystruct:structure", "has no value"),
+        ("fixed:defer-eos,end-of-turn=abc", "end-of-turn must be a whole number"),
+        ("dystruct:passes=²", "--passes must be one of"),
+        ("block:passes=²", "--passes must be a whole number"),
+        ("block:passes=" + "9" * 5000, "--passes must be a whole number"),
+    ],
+)
+def test_what_stands_after_the_colon_is_checked(text: str, part: str) -> None:
+    with pytest.raises(UserError, match=part):
+        named_decoder(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prior": {}},
+        {"prior": PriorConfig(max_length=10**9)},
+        {"prior": PriorConfig(concentration=1e308)},
+        {"prior": PriorConfig(concentration=10**400)},
+        {"structure": 3},
+        {"structure": ["map"]},
+        {"length_rule": ["mode"]},
+        {"weights": {}},
+    ],
+)
+def test_settings_in_python_are_checked(changes: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"must be .*, not [^\n]*\.$"):
+        DyStruct(**changes)
+    with pytest.raises(UserError, match="end_of_turn"):
+        Fixed(defer_eos=True, end_of_turn="abc")  # type: ignore[arg-type]
+
+
+# --- prompts and stop strings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompts", "settings", "part"),
+    [
+        ([3], {}, r"prompts\[0\] must be a text"),
+        (["abc", None], {}, r"prompts\[1\] must be a text"),
+        (None, {}, "prompts must be a list"),
+        (["abc", "a\ud800"], {}, r"prompts\[1\].* no valid Unicode"),
+        (["abc"], {"stop": None}, "stop must be a list"),
+        (["abc"], {"stop": [3]}, "stop must be a list"),
+        (["abc"], {"stop": ["\udfff"]}, "no valid Unicode"),
+        (["abc"], {"decoder": "dystruct"}, "decoder must be a decoder"),
+        (["abc"], {"decoder": DyStruct}, "decoder must be a decoder"),
+    ],
+)
+def test_what_generate_cannot_decode_is_refused(prompts: Any, settings: dict[str, Any], part: str) -> None:
+    with pytest.raises(UserError, match=part) as caught:
+        generate(MODEL, prompts, **{"decoder": Block(), **settings})
+    str(caught.value).encode()
+
+
+def test_compare_refuses_what_is_no_unicode(run: Run) -> None:
+    run("compare", "a\udc80").refused("no valid Unicode")
+    run("compare", "abc", "--stop", "\udc80").refused("no valid Unicode")
+
+
+# --- benchmarks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "part"),
+    [
+        (bench, ("--threads", "0"), "--threads"),
+        (bench, ("--rounds", "0"), "--rounds"),
+        (bench, ("--rounds", "x"), "--rounds"),
+        (bench, ("--out", "nowhere/b.json"), "no folder 'nowhere'"),
+        (agreement, ("runs", "--threads", "-1"), "--threads"),
+        (agreement, ("runs", "--problems", "0"), "--problems"),
+        (agreement, ("runs", "--decoders", "block", "block"), "twice"),
+        (agreement, ("file/runs",), "'file/runs'"),
+    ],
+)
+def test_benchmarks_refuse_before_they_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, program: Any, arguments: tuple[str, ...], part: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("", encoding="utf-8")
+    monkeypatch.setattr(agreement, "load", lambda *_: pytest.fail("it loads a model"))
+    monkeypatch.setattr(agreement.torch, "set_num_threads", lambda _: None)
+    with pytest.raises(SystemExit) as exit:
+        program.main(list(arguments))
+    assert exit.value.code == 2 and part in capsys.readouterr().err
+    assert os.listdir() == ["file"]
