@@ -161,6 +161,8 @@ def test_the_card_tells_the_alternatives(opened: Open) -> None:
         if step.kind != "diagnostic" and commit.position == 0
     ][-1]  # fmt: skip
     focus(page, ".window .cell[tabindex='0']")
+    page.press("ArrowRight")
+    page.press("ArrowLeft")  # a focus that comes by a key brings the card
     told, text = card(page), TokenTexts.of(generation)
     assert told is not None and len(commit.alternatives) == 3
     assert re.search(
