@@ -202,7 +202,7 @@ class Engine:
         self.canvas.observe_gaps(pick(found.region.places, found.cells)[cells], divergence)
 
     def _alternatives(self, found: Predicted) -> Tensor:
-        """The most probable tokens of each position, -1 where nothing was predicted, then their probabilities."""
+        """(R, 2n, W): of each position n tokens, the most probable, -1 where nothing was predicted; n probabilities."""
         top = found.said.probability.topk(self.alternatives, dim=-1)
         both = torch.cat((top.indices.float(), top.values.float()), dim=1)
         return spread(both, found.cells, found.region.inside.shape, fill=-1).transpose(1, 2)

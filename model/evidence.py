@@ -70,11 +70,10 @@ class EvidenceWeights:
         """Weights for a model that was never calibrated: plausible signs and sizes, fitted to nothing.
 
         A position is unstable as its standardised entropy H exceeds its standardised margin G, both in nats:
-        u + intercept = (H - 0.6) / 0.8 - (G - 6) / 5. Centres and scales are rounded means and standard deviations of
-        5,725 positions (0.56 and 0.79, 6.1 and 5.0) in diagnostic passes of the embedded model along known answers of
-        72 problems, where h then leaves 0.05 to 0.95 at 4% of positions; the plain difference H - G leaves it at 43%,
-        and tells wrong positions no better (AUROC 0.71 both). A gap is an edge as instability jumps across it (+2) and
-        as the two predictions differ (+2 a nat), with intercept -2, so a featureless gap has q = 0.12.
+        u + intercept = (H - 0.6) / 0.8 - (G - 6) / 5. Centres and scales are about the means and standard deviations in
+        diagnostic passes of the embedded model along known answers, so that h seldom saturates, as it would with the
+        plain difference H - G. A gap is an edge as instability jumps across it (+2) and as the two predictions differ
+        (+2 a nat), with intercept -2, so a featureless gap has q = 0.12.
         """
         position = torch.zeros(len(POSITION_FEATURES), dtype=torch.float64)
         intercept = 0.0
