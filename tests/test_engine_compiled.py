@@ -18,6 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from dystruct.decoding import Block, DyStruct, UserError, generate, load
 from dystruct.decoding.backbone import Backbone
+from dystruct.decoding.terminal.cli import main
 from dystruct.model import PriorConfig
 from random_network import random_backbone
 from scripted import EOS, VOCABULARY
@@ -106,12 +107,15 @@ def test_what_cannot_be_compiled_is_said_when_it_is_loaded(monkeypatch: pytest.M
     with pytest.raises(UserError) as error:
         load("tiny", compiled=True)
     assert str(error.value) == (
-        "Model 'tiny' cannot be compiled here (no compiler found); install a C++ compiler, or leave out compiled=True."
+        "Model 'tiny' cannot be compiled here (no compiler found); install a C++ compiler, or leave out compiled=True "
+        "(--compiled)."
     )
 
 
 def test_a_prefix_cache_is_not_compiled() -> None:
-    with pytest.raises(UserError, match=r"^compiled has no use with a prefix cache, .*; leave one out\.$"):
+    with pytest.raises(
+        UserError, match=r"^compiled \(--compiled\) has no use with a prefix cache, .*; leave one out\.$"
+    ):
         generate(compiled(random_backbone()), PROMPTS, Block(4), max_new_tokens=4, prefix_cache=True)
 
 
@@ -122,3 +126,16 @@ def test_the_compiler_gives_the_same_texts() -> None:
     with torch._dynamo.config.patch(error_on_recompile=True):
         texts = [[g.text for g in generate(m, prompts, SAMPLED, max_new_tokens=24, batch_size=2)] for m in models]
     assert texts[0] == texts[1]
+
+
+def test_the_command_line_asks_for_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    warm: list[Backbone] = []
+    monkeypatch.setattr(Backbone, "warm_up", lambda model: warm.append(model))
+    monkeypatch.setattr(torch, "compile", lambda network, **_: network)
+    with pytest.raises(SystemExit) as done:
+        main(["generate", "--compiled", "--max-new-tokens", "2", "Tom has 3 apples."])
+    assert not done.value.code and len(warm) == 1
+    with pytest.raises(SystemExit) as refused:
+        main(["generate", "--compiled", "--prefix-cache", "--max-new-tokens", "2", "Tom has 3 apples."])
+    assert refused.value.code == 2
+    assert "compiled (--compiled) has no use with a prefix cache" in " ".join(capsys.readouterr().err.split())

@@ -132,7 +132,7 @@ class Backbone:
         except Exception as error:  # of the compiler, of what it calls
             raise UserError(
                 f"Model {self.name!r} cannot be compiled here ({first_line(error)}); install a C++ compiler, or leave "
-                f"out compiled=True."
+                f"out compiled=True (--compiled)."
             ) from error
 
     @cached_property
@@ -154,7 +154,9 @@ class Backbone:
         from .prefix import PrefixCache
 
         if self.compiled:
-            raise UserError("compiled has no use with a prefix cache, whose passes are not compiled; leave one out.")
+            raise UserError(
+                "compiled (--compiled) has no use with a prefix cache, whose passes are not compiled; leave one out."
+            )
         if self._attention not in ("sdpa", "eager"):
             raise UserError(
                 f"Model {self.name!r} can keep no keys and values of a prefix: that takes a decoder network with full "

@@ -15,8 +15,11 @@ import torch
 PACKAGES = ("dystruct", "torch", "transformers", "tokenizers", "numpy", "scipy", "lm_eval")
 
 
-def environment(device: torch.device) -> dict[str, Any]:
-    """Versions, machine, device and revision as plain data, and the time (UTC) at which they were asked for."""
+def environment(device: torch.device, *, compiled: bool = False) -> dict[str, Any]:
+    """Versions, machine, device and revision as plain data, and the time (UTC) at which they were asked for.
+
+    compiled: whether the model's forward pass is, which changes what its passes take.
+    """
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -26,6 +29,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": str(device),
+        "compiled": compiled,
         "accelerator": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "git": git_revision(),
     }

@@ -89,7 +89,7 @@ def run_harness(
         described["likelihood"] = asdict(harness.likelihood)
         described["data"] = {task: str(path) for task, path in harness.data.items()}
         part = lm.rank if lm.world_size > 1 else None
-        with RunFolder(folder, described, environment(model.device), part=part) as records:
+        with RunFolder(folder, described, environment(model.device, compiled=model.compiled), part=part) as records:
             lm.records = HarnessRecords(records, settings, prior_of(lm.decoder), report)
             results = simple_evaluate(
                 model=lm,

@@ -63,7 +63,7 @@ def run_local(
         encoded(model, problem.question, settings.chat, settings.max_new_tokens)
     described = settings.described(identity, decoder, told(problems))
     shorter = _shorter(described, problems, folder)
-    with RunFolder(folder, described, environment(model.device), shorter=shorter) as records:
+    with RunFolder(folder, described, environment(model.device, compiled=model.compiled), shorter=shorter) as records:
         every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
         before, correct = len(records.done), _correct(folder, settings, problems)
         started = time.monotonic()

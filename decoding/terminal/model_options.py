@@ -60,6 +60,14 @@ Dtype = Annotated[
         metavar="DTYPE",
     ),
 ]
+Compiled = Annotated[
+    bool,
+    make_option(
+        _INPUT,
+        "--compiled",
+        "Let torch.compile make the forward pass: a minute or two at the start, and quicker passes for long runs.",
+    ),
+]
 Revision = Annotated[
     str | None,
     make_option(
@@ -83,11 +91,12 @@ ForceWeights = Annotated[
 
 @dataclass(frozen=True)
 class Placement(OptionGroup):
-    """Where a model computes, and the dtype of its weights."""
+    """Where and how a model computes, and the dtype of its weights."""
 
     device: Device = None
     device_map: DeviceMap = None
     dtype: Dtype = None
+    compiled: Compiled = False
 
     def load(self, model: str, **more: Any) -> Backbone:
         """The model called so, with what was given; more: further arguments of `load`. Raises UserError."""

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 SweepFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE", help="The runs, TOML: [settings] and [[run]].", show_default=False, parser=named_path
-    ),
+    typer.Argument(metavar="FILE", help="The runs, a TOML file.", show_default=False, parser=named_path),
 ]
 Limit = Annotated[
     int | None,
