@@ -55,9 +55,12 @@ def test_the_main_table(pair: list[Path]) -> None:
         assert float(row["maths se"]) == pytest.approx(math.sqrt(p * (1 - p) / 9))
         assert (row["passes"], row["tokens"]) == ("256", "256")
     assert (found[0]["logic"], found[0]["logic se"]) == ("1.0", "0.0")
+    ours = math.hypot(math.sqrt(0.21 / 9), math.sqrt(0.25 / 3)) / 2
+    assert (float(found[1]["mean"]), float(found[1]["mean se"])) == pytest.approx((0.6, ours)), "tasks count alike"
     markdown = tables(*pair)["results"].markdown()
-    assert "| fixed | 256 | 256 | 50.0 ± 16.7 | 100.0 ± 0.0 |" in markdown
-    assert r"fixed & 256 & 256 & $50.0_{\pm 16.7}$ & $100.0_{\pm 0.0}$ \\" in tables(*pair)["results"].latex()
+    assert "| fixed | 256 | 256 | 14 | 50.0 ± 16.7 | 100.0 ± 0.0 | 75.0 ± 8.3 |" in markdown
+    tex = tables(*pair)["results"].latex()
+    assert r"fixed & 256 & 256 & 14 & $50.0_{\pm 16.7}$ & $100.0_{\pm 0.0}$ & $75.0_{\pm 8.3}$ \\" in tex
 
 
 def test_paired_tests_count_the_same_items(pair: list[Path]) -> None:
@@ -195,6 +198,10 @@ def test_a_run_that_is_not_finished_is_told(tmp_path: Path, pair: list[Path]) ->
     assert not found.complete and found.tasks["maths"].right["0/0"] == "1111111---"
     report(pair, tmp_path / "out")
     assert "Not complete when this was made: " + OURS in (tmp_path / "out" / "tables.md").read_text()
+    of_ours = rows(tables(*pair)["results"])[1]
+    assert (of_ours["items"], of_ours["logic"], of_ours["mean"]) == ("7", "", ""), "no mean without all tasks"
+    (pair[1] / "items.jsonl").write_bytes(b"")
+    assert [row["decoder"] for row in rows(tables(*pair)["results"])] == ["fixed"], "nothing to show of it yet"
 
 
 def test_everything_is_written(pair: list[Path], tmp_path: Path) -> None:

@@ -77,6 +77,16 @@ def mean(values: ArrayLike) -> Mean:
     return Mean(float(numbers.mean()), error, int(numbers.size))
 
 
+def mean_of_means(parts: Sequence[Mean | None]) -> Mean | None:
+    """The mean of independent means, each counting alike; None if one is missing."""
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+    errors = [part.error for part in known if part.error is not None]
+    error = math.hypot(*errors) / len(known) if len(errors) == len(known) else None
+    return Mean(sum(part.value for part in known) / len(known), error, sum(part.count for part in known))
+
+
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     """McNemar's test of two decoders' rightness on the same items, in the same order."""
     one, two = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)

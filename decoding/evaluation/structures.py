@@ -45,12 +45,15 @@ class Items:
 
 @dataclass(frozen=True)
 class Accuracies:
-    """Of S draws a prompt: mean of the draws, majority vote, and the share of items that any draw answers right."""
+    """Of S draws a prompt: mean of the draws, majority vote, and the share of items that any draw answers right.
+
+    Of a single draw there is only the first.
+    """
 
     size: int
     one: Mean
-    majority: Mean
-    best: Mean
+    majority: Mean | None
+    best: Mean | None
     agreement: Mean | None
 
 
@@ -59,13 +62,15 @@ def accuracies(samples: Items, size: int) -> Accuracies | None:
     groups = [draws[:size] for draws in samples.draws.values() if len(draws) >= size]
     if not groups:
         return None
-    agreement = [_agreement(group) for group in groups] if size > 1 else []
+    one = mean([sum(bool(r["correct"]) for r in group) / size for group in groups])
+    if size == 1:
+        return Accuracies(size, one, None, None, None)
     return Accuracies(
         size=size,
-        one=mean([sum(bool(r["correct"]) for r in group) / size for group in groups]),
+        one=one,
         majority=mean([bool(majority(group)["correct"]) for group in groups]),
         best=mean([any(r["correct"] for r in group) for group in groups]),
-        agreement=mean(agreement) if agreement else None,
+        agreement=mean([_agreement(group) for group in groups]),
     )
 
 

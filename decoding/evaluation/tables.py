@@ -14,7 +14,7 @@ from typing import Any
 from ..dystruct import DyStruct
 from .pools import pooled
 from .settings import plain
-from .statistics import mcnemar
+from .statistics import mcnemar, mean_of_means
 from .summary import RunSummary, TaskSummary
 from .table import Cell, Number, Table, number, percentage
 
@@ -43,7 +43,7 @@ _OWN = {
 def all_tables(runs: Sequence[RunSummary]) -> list[Table]:
     """Every table for which there are runs; those of one decoder on different tasks count as one run."""
     tables: list[Table] = []
-    runs = merged(runs)
+    runs = [run for run in merged(runs) if any(task.count for task in run.tasks.values())]
     if runs:
         tables += [results(runs), efficiency(runs), texts(runs)]
     tables += ablations(runs)
@@ -75,10 +75,10 @@ def results(runs: Sequence[RunSummary]) -> Table:
     tasks = _tasks(shown)
     rows = []
     for run in ordered(shown):
-        found = pooled(run)
-        rows.append((*_head(run), *(percentage(_of(found.get(task), "correct")) for task in tasks)))
+        items = sum(task.count for task in run.tasks.values())
+        rows.append((*_head(run), items, *_accuracies(run, tasks)))
     caption = "Accuracy in percent ± standard error, at most so many forward passes and new tokens."
-    return Table("results", caption, ("decoder", "passes", "tokens", *tasks), tuple(rows))
+    return Table("results", caption, ("decoder", "passes", "tokens", "items", *_with_mean(tasks)), tuple(rows))
 
 
 def efficiency(runs: Sequence[RunSummary]) -> Table:
@@ -155,7 +155,8 @@ def ablations(runs: Sequence[RunSummary]) -> list[Table]:
         caption = (
             f"Accuracy in percent ± standard error without parts of the method ({_described(family[0], COMPONENTS)})."
         )
-        tables.append(Table(_numbered("ablations", len(tables)), caption, ("configuration", *tasks), tuple(rows)))
+        columns = ("configuration", *_with_mean(tasks))
+        tables.append(Table(_numbered("ablations", len(tables)), caption, columns, tuple(rows)))
     return tables
 
 
@@ -173,9 +174,11 @@ def sensitivity(runs: Sequence[RunSummary], setting: str) -> list[Table]:
                 summary = found.get(task)
                 cells += [percentage(_of(summary, "correct")), _tokens(summary), number(_of(summary, "blocks"))]
             value = _setting(run, setting)
-            rows.append((Number(value, digits=0 if isinstance(value, int) else 2), *cells))
-        columns = (heading, *(("acc.", "tokens", "blocks") * len(tasks)))
-        groups = (("", 1), *((task, 3) for task in tasks))
+            of_all = _accuracies(run, tasks)[len(tasks) :]
+            rows.append((Number(value, digits=0 if isinstance(value, int) else 2), *cells, *of_all))
+        of_all = _with_mean(tasks)[len(tasks) :]
+        columns = (heading, *(("acc.", "tokens", "blocks") * len(tasks)), *of_all)
+        groups = (("", 1), *((task, 3) for task in tasks), *(("", 1) for _ in of_all))
         told = _described(family[0], (setting,))
         caption = f"Accuracy in percent, new tokens and blocks an item against the {meaning} ({told})."
         tables.append(Table(_numbered(name, len(tables)), caption, columns, tuple(rows), groups))
@@ -335,9 +338,16 @@ def _tokens(task: TaskSummary | None) -> Number | None:
     return Number(useful.value + wasted.value) if useful and wasted else None
 
 
+def _with_mean(tasks: Sequence[str]) -> tuple[str, ...]:
+    """The columns of `_accuracies`."""
+    return (*tasks, "mean") if len(tasks) > 1 else tuple(tasks)
+
+
 def _accuracies(run: RunSummary, tasks: Sequence[str]) -> tuple[Cell, ...]:
-    found = pooled(run)
-    return tuple(percentage(_of(found.get(task), "correct")) for task in tasks)
+    """A run's accuracy on each task and, of several, their mean, which counts every task alike."""
+    found = [_of(pooled(run).get(task), "correct") for task in tasks]
+    cells = [percentage(accuracy) for accuracy in found]
+    return tuple(cells) if len(tasks) == 1 else (*cells, percentage(mean_of_means(found)))
 
 
 def _numbered(name: str, before: int) -> str:
