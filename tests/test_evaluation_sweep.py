@@ -135,6 +135,17 @@ def test_a_larger_limit_prolongs_the_runs(tmp_path: Path, run: Run, asked: None)
     assert "5 runs, 5 of them finished, 0 to go." in run("sweep", "sweep.toml", "out", "--limit", "1").err
 
 
+def test_a_run_that_was_stopped_is_finished_under_its_own_limit(tmp_path: Path, run: Run, asked: None) -> None:
+    runs = planned(tmp_path)
+    assert run("sweep", "sweep.toml", "out").status == 0
+    items = tmp_path / "out" / runs[1].folder / "items.jsonl"
+    whole = items.read_bytes()
+    items.write_bytes(whole[: len(whole) // 8])
+    shorter = run("sweep", "sweep.toml", "out", "--limit", "1")
+    assert shorter.status == 0 and "5 runs, 4 of them finished, 1 to go." in shorter.err
+    assert len(read_items(items.parent)) == 4
+
+
 def test_nothing_is_begun_that_was_not(tmp_path: Path, run: Run, asked: None) -> None:
     planned(tmp_path)
     assert "alpha-budget=16-alpha0=1.0: not begun" in run("sweep", "sweep.toml", "out", "--status").out

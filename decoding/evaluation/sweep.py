@@ -107,6 +107,15 @@ def state(run: PlannedRun, out: Path) -> State:
     return State(done, items * len(run.settings.seeds) * run.settings.draws)
 
 
+def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
+    """The run under the limit with which it stands in the folder `out`, if that is higher, so that it can go on."""
+    if not begun(out / run.folder):
+        return run
+    held, asked = read_run(out / run.folder)["settings"].get("limit"), run.settings.limit
+    higher = asked is not None and (held is None or held > asked)
+    return replace(run, settings=replace(run.settings, limit=held)) if higher else run
+
+
 def _comparable(run: PlannedRun, found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings on record and those planned, as far as they are known without loading the model.
 

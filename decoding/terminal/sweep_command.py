@@ -45,7 +45,7 @@ def sweep(
 ) -> None:
     """Make the runs that FILE declares, in folders below FOLDER; those that stand there are gone on with."""
     with status("starting"):
-        from ..evaluation.sweep import read_sweep, state
+        from ..evaluation.sweep import as_begun, read_sweep, state
         from ..evaluation.tasks import needs_execution
 
         planned = read_sweep(file, execute_code=execute_code, limit=limit)
@@ -61,7 +61,8 @@ def sweep(
             need_harness()
         elif not execute_code and any(map(needs_execution, run.settings.tasks)):
             raise UserError("Code is scored by running it; allow that with --execute-code.")
-    waiting = [run for run in planned if not before[run.folder].finished or not _summarised(folder, run)]
+    unfinished = [run for run in planned if not before[run.folder].finished or not _summarised(folder, run)]
+    waiting = [as_begun(run, folder) for run in unfinished]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
     loaded: tuple[Any, Any] = (None, None)  # the last model, and what it was loaded from
     started = time.monotonic()
