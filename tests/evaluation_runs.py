@@ -10,6 +10,7 @@ from typing import Any
 
 from dystruct.decoding.evaluation.run_folder import RunFolder
 from dystruct.decoding.evaluation.settings import RunSettings, decoder_of, plain
+from dystruct.decoding.evaluation.tasks import DOMAINS, digest, items
 
 MODEL = {"name": "m", "fingerprint": "f", "dtype": "float32", "calibrated": True, "weights": {}}
 FIGURES: dict[str, Any] = {
@@ -31,7 +32,7 @@ def make_run(
 ) -> Path:
     """A run's folder. right: by task, a text of signs 0 and 1 for each draw; each: figures by (task, item, draw)."""
     asked = RunSettings(decoder=decoder, tasks=tuple(right), draws=len(next(iter(right.values()))), **settings)
-    tasks = {task: {"items": len(draws[0]), "digest": task} for task, draws in right.items()}
+    tasks = {task: {"items": len(draws[0]), "digest": _digest(task, len(draws[0]))} for task, draws in right.items()}
     described = asked.described(MODEL, decoder_of(decoder), tasks)
     with RunFolder(folder, described, {"python": "3"}) as records:
         for task, draws in right.items():
@@ -48,6 +49,10 @@ def make_run(
                     key = {"task": task, "item": item, "seed": asked.seeds[0], "draw": draw}
                     records.add({**key, **told})
     return folder
+
+
+def _digest(task: str, count: int) -> str:
+    return digest(items(task, "test", count)) if task in DOMAINS else f"{task} {count}"
 
 
 def settings_of(decoder: str) -> dict[str, Any]:

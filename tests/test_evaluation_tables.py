@@ -86,6 +86,19 @@ def test_items_that_differ_are_not_paired(tmp_path: Path, pair: list[Path]) -> N
     assert {row["first"] for row in found} == {"fixed"}
 
 
+def test_the_first_items_of_longer_runs_are_paired(tmp_path: Path) -> None:
+    """Of embedded tasks it is known which items a limit leaves: those that both runs have are compared."""
+    ours = make_run(tmp_path / "ours", {"tiny_logic": ["110"]}, decoder=OURS, limit=3)
+    other = make_run(tmp_path / "fixed", {"tiny_logic": ["0110011"]}, decoder="fixed", limit=7)
+    changed = make_run(tmp_path / "fast", {"tiny_logic": ["0110011"]}, decoder="fast", limit=7)
+    recorded = (changed / "run.json").read_text()
+    (changed / "run.json").write_text(re.sub(r'"digest": ?"\w+"', '"digest": "of other items"', recorded))
+    found = rows(tables(ours, other, changed)["mcnemar"])
+    assert [(row["first"], row["task"], row["items"], row["only first"], row["only second"]) for row in found] == [
+        ("fixed", "tiny_logic", "3", "1", "1")
+    ]
+
+
 def test_ablations(tmp_path: Path) -> None:
     made = [
         make_run(tmp_path / "full", {"maths": ["1110"]}, decoder=OURS),

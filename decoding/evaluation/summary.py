@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from ..errors import UserError
 from .run_folder import damaged, read_items, read_run, write_json
 from .settings import check_described
 from .statistics import Mean, mean
+from .tasks import DOMAINS, chain, items
+from .tasks import digest as digest_of
 
 FORMAT = "dystruct-summary-1"
 FIGURES = (
@@ -33,7 +35,8 @@ class TaskSummary:
 
     expected: the items that the run was asked for; count: those with records. figures: by name, over the items that
     have it. passes: mean forward passes by kind. kinds: records right and in all by kind of item; stop_reasons:
-    records. right: by "seed/draw", a sign an item: 1 right, 0 wrong, - not on record or not scored.
+    records. right: by "seed/draw", a sign an item: 1 right, 0 wrong, - not on record or not scored. digest: of all
+    items; chain: of the embedded tasks' items, one after another (see `tasks.chain`).
     """
 
     expected: int
@@ -44,6 +47,7 @@ class TaskSummary:
     stop_reasons: dict[str, int]
     right: dict[str, str]
     digest: str = ""
+    chain: str = ""
 
     @property
     def accuracy(self) -> Mean | None:
@@ -117,7 +121,8 @@ def summarise(folder: Path) -> RunSummary:
                 raise ValueError(f"the run has no task {record['task']}, item {record['item']}")
         for task, described in settings["tasks"].items():
             found = [record for record in records if record["task"] == task]
-            tasks[task] = summarise_task(found, described.get("items"), settings, described.get("digest", ""))
+            summary = summarise_task(found, described.get("items"), settings, described.get("digest", ""))
+            tasks[task] = replace(summary, chain=_chain(task, settings, summary.digest))
     except UserError:
         raise
     except KeyError as error:
@@ -125,6 +130,14 @@ def summarise(folder: Path) -> RunSummary:
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(folder, str(error)) from error
     return RunSummary(settings, run["environments"], tasks)
+
+
+def _chain(task: str, settings: Mapping[str, Any], digest: str) -> str:
+    """The chain of an embedded task's items; empty of other tasks, and where the items have changed since."""
+    if task not in DOMAINS:
+        return ""
+    asked = items(task, settings["split"], settings["limit"])
+    return chain(asked) if digest_of(asked) == digest else ""
 
 
 def scored_items(folder: Path) -> list[dict[str, Any]]:

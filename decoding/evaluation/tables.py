@@ -17,6 +17,7 @@ from .settings import plain
 from .statistics import mcnemar, mean_of_means
 from .summary import RunSummary, TaskSummary
 from .table import Cell, Number, Table, number, percentage
+from .tasks import CHAIN
 
 # Setting -> what its table is called, and the heading of its column.
 SENSITIVITY = {
@@ -186,9 +187,10 @@ def sensitivity(runs: Sequence[RunSummary], setting: str) -> list[Table]:
 
 
 def paired_tests(runs: Sequence[RunSummary]) -> Table:
-    """McNemar's test of each of our decoders against each other one, at equal limits, on the same items.
+    """McNemar's test of each of our decoders against each other one, at equal limits, on the items that both have.
 
-    By task and over all tasks together; under several seeds or draws, the first of each.
+    By task and over all tasks together; under several seeds or draws, the first of each. Runs may be of more and of
+    fewer items of a task, if it is known which ones those are.
     """
     rows: list[tuple[Cell, ...]] = []
     shown = [run for run in ordered(runs) if is_main(run)]
@@ -196,7 +198,7 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
         for other in shown:
             if not _is_ours(ours) or (_is_ours(other) and shown.index(other) <= shown.index(ours)):
                 continue
-            if _circumstances(ours) == _circumstances(other):
+            if _circumstances(ours, "limit") == _circumstances(other, "limit"):
                 rows += _paired(other, ours)
     columns = (
         "first", "second", "passes", "task", "items", "first %", "second %", "only first", "only second", "χ²",
@@ -231,9 +233,8 @@ def _paired(first: RunSummary, second: RunSummary) -> Iterator[tuple[Cell, ...]]
     one, two = pooled(first), pooled(second)
     right: list[tuple[list[bool], list[bool]]] = []
     for task in one:
-        if task not in two or one[task].digest != two[task].digest:
-            continue
-        signs = [next(iter(found[task].right.values()), "") for found in (one, two)]
+        count = _common(one[task], two[task]) if task in two else 0
+        signs = [next(iter(found[task].right.values()), "")[:count] for found in (one, two)]
         both = [(a == "1", b == "1") for a, b in zip(*signs, strict=False) if "-" not in (a, b)]
         if both:
             right.append(([a for a, _ in both], [b for _, b in both]))
@@ -241,6 +242,15 @@ def _paired(first: RunSummary, second: RunSummary) -> Iterator[tuple[Cell, ...]]
     if len(right) > 1:
         every = [[sign for pair in right for sign in pair[side]] for side in (0, 1)]
         yield (first.label, second.label, first.settings["budget"], "all", *_tested(*every))
+
+
+def _common(one: TaskSummary, two: TaskSummary) -> int:
+    """With how many items both begin, of a task that they have in common; 0 if that is not known."""
+    shorter = min(one.expected, two.expected)
+    if one.digest == two.digest:
+        return shorter
+    chains = [task.chain[: CHAIN * shorter] for task in (one, two)]
+    return shorter if chains[0] and chains[0] == chains[1] else 0
 
 
 def _tested(first: Sequence[bool], second: Sequence[bool]) -> tuple[Cell, ...]:
@@ -265,11 +275,11 @@ def _families(runs: Sequence[RunSummary], varied: tuple[str, ...]) -> Iterator[l
             yield list(by_values.values())
 
 
-def _circumstances(run: RunSummary) -> dict[str, Any]:
-    """All but the decoder that two runs must share to be compared."""
+def _circumstances(run: RunSummary, *without: str) -> dict[str, Any]:
+    """All but the decoder, and the settings named, that two runs must share to be compared."""
     return {
         "model": [run.settings["model"].get("name"), run.settings["model"].get("fingerprint")],
-        **{name: value for name, value in run.settings.items() if name not in _OWN},
+        **{name: value for name, value in run.settings.items() if name not in {*_OWN, *without}},
     }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..tiny import code, logic, maths
 from ..tiny.problem import Problem
 
 FOLDER = Path(__file__).parent / "items"
+CHAIN = 4  # signs an item of `chain`
 COUNTS = {"test": 500, "validation": 300}
 DOMAINS = {"tiny_maths": "maths", "tiny_code": "code", "tiny_logic": "logic"}
 
@@ -89,6 +91,15 @@ def digest(problems: list[Problem]) -> str:
     """A hash of all that is asked and expected."""
     lines = "\n".join(json.dumps([problem.question, problem.target]) for problem in problems)
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def chain(problems: Sequence[Problem]) -> str:
+    """Four signs an item, of a hash of it and all before it: lists have as much of it in common as they begin alike."""
+    running, signs = hashlib.sha256(), []
+    for problem in problems:
+        running.update(json.dumps([problem.question, problem.target]).encode())
+        signs.append(running.hexdigest()[:CHAIN])
+    return "".join(signs)
 
 
 def path_of(task: str, split: str) -> Path:
