@@ -16,6 +16,7 @@ from dystruct.inference.plots import plot_accuracy
 from ..errors import UserError
 from .pools import pooled
 from .run_folder import make_folder
+from .statistics import mean_of_means
 from .structures import structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import Table, contents
@@ -41,7 +42,8 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 def report(paths: Sequence[Path], out: Path) -> list[Path]:
     """Make all tables from the results at `paths` and write them to `out`; the files written.
 
-    Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md; of each task accuracy against passes, drawn.
+    Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md; accuracy against passes as a plot of each
+    task and of their mean.
     """
     places = find_runs(paths)
     runs = [load_summary(place) for place in places]
@@ -53,31 +55,36 @@ def report(paths: Sequence[Path], out: Path) -> list[Path]:
     note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
     (out / "tables.md").write_text("# Results\n\n" + contents(tables) + note, encoding="utf-8")
     written = [out / "tables.md", *(out / f"{t.name}.{ending}" for t in tables for ending in ("md", "tex", "csv"))]
-    for task in dict.fromkeys(task for run in runs for task in pooled(run)):
-        figure = accuracy_plot(runs, task)
+    tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
+    for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
+        figure = accuracy_plot(runs, of, name)
         if figure is not None:
-            written.append(out / f"accuracy-{task}.png")
+            written.append(out / f"accuracy-{name}.png")
             figure.savefig(written[-1], dpi=150)
     return written
 
 
-def accuracy_plot(runs: Sequence[RunSummary], task: str) -> Figure | None:
-    """Accuracy of a task against forward passes, a point a run, with intervals of two standard errors."""
-    found = [(run, pooled(run).get(task)) for run in ordered(merged(runs))]
-    shown = [(run, summary) for run, summary in found if summary is not None and summary.accuracy is not None]
-    if len(shown) < 2:
-        return None
+def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:
+    """Accuracy against forward passes, means of tasks, a point a run that has them all.
+
+    With intervals of two standard errors. None for fewer than two runs.
+    """
     passes, accuracy, bars, names = [], [], [], []
-    for run, summary in shown:
-        value = summary.accuracy
-        assert value is not None
-        passes.append(summary.figures["forward_passes"].value)
+    for run in ordered(merged(runs)):
+        found = pooled(run)
+        figures = [found[task].figures if task in found else {} for task in tasks]
+        value = mean_of_means([of.get("correct") for of in figures])
+        if value is None:
+            continue
+        passes.append(sum(of["forward_passes"].value for of in figures) / len(figures))
         accuracy.append(value.value)
         bars.append([max(0.0, value.value - 2 * (value.error or 0)), min(1.0, value.value + 2 * (value.error or 0))])
         names.append(f"{run.label} ({run.settings['budget']})")
+    if len(names) < 2:
+        return None
     figure = Figure(figsize=(9.0, max(3.8, 0.28 * len(names))), layout="constrained")
     axes = plot_accuracy(passes, accuracy, names, interval=bars, ax=figure.add_subplot())
-    axes.set_title(task)
+    axes.set_title(title)
     return figure
 
 
