@@ -28,8 +28,8 @@ def small() -> Any:
     return random_model(vocabulary=64, hidden=24, inner=32, layers=2, heads=3, length=1024)
 
 
-@pytest.mark.parametrize("prefix_cache", [False, True])
-def test_replayed_calls_are_the_decodes_forward_passes(prefix_cache: bool) -> None:
+@pytest.mark.parametrize("prefix_cache", [False, True, "append"])
+def test_replayed_calls_are_the_decodes_forward_passes(prefix_cache: Any) -> None:
     """The same calls in the same order, and after them what was projected."""
     model = Recording.of(random_backbone(layers=2, seed=1))
     calls: list[tuple[int, ...]] = []
