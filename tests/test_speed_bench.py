@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from dystruct.decoding import Block, UserError, generate
+from dystruct.decoding.backbone import Backbone
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
 from dystruct.decoding.bench.gpu import Needed
 from dystruct.decoding.bench.measure import Clock, Recording, Traffic, timed
 from dystruct.decoding.bench.originals import Served, against
-from dystruct.decoding.bench.overhead import ratio
+from dystruct.decoding.bench.overhead import ratio, structure_share
 from dystruct.decoding.bench.scaling import batches, prompts, responses, scaling, vocabularies
 from dystruct.decoding.bench.workloads import DECODER, random_model, random_prompt
 from dystruct.decoding.evaluation.run_folder import RunFolder
@@ -46,6 +47,9 @@ def test_replayed_calls_are_the_decodes_forward_passes(prefix_cache: Any) -> Non
 def test_an_overhead_is_a_ratio_of_one_run(small: Any) -> None:
     clock = Clock()
     assert 0.5 < ratio(clock, small, [random_prompt(small, 8)], tokens=12, rounds=1) < 50
+    share, *parts, host, _, _ = structure_share(clock, small, [random_prompt(small, 8)], 1, tokens=8)
+    assert 0 < share.value < 100 and host.value > 0
+    assert sum(part.value for part in parts) == pytest.approx(share.value) and min(part.value for part in parts) > 0
     with timed(clock, (torch.nn.Linear, "forward")) as spent:
         generate(small, [random_prompt(small, 4)], Block(2), max_new_tokens=2)
     assert spent and all(seconds >= 0 for seconds in spent)
@@ -111,6 +115,10 @@ def generate(model, prompt, steps, gen_length, block_length, mask_id):
 """
 
 
+def refuse(model: Backbone) -> None:
+    raise UserError("There is no compiler; install one.")
+
+
 @pytest.mark.parametrize("shifted", [False, True])
 def test_an_original_is_served_the_same_model(tmp_path: Path, shifted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("LENGTH", 12), ("BLOCK", 6)):
@@ -121,7 +129,15 @@ def test_an_original_is_served_the_same_model(tmp_path: Path, shifted: bool, mon
     rows, missing = against(Clock(), model, ["abc"], tmp_path, 1)
     assert rows[0].name == "LLaDA generate: useful tokens a second"
     assert rows[2].value == 100, "token for token"
-    assert len(missing) == 3 and all("is missing" in sentence for sentence in missing)
+    assert len(missing) == 3 and all("is missing" in sentence for sentence in missing) and len(rows) == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(Backbone, "warm_up", lambda model: None)
+        patch.setattr(torch, "compile", lambda network, **_: network)
+        rows, _ = against(Clock(), model, ["abc"], tmp_path, 1, compiled=True)
+        assert [row.name for row in rows[3:]] == ["  ours by default, useful tokens a second", "  the same, compiled"]
+        patch.setattr(Backbone, "warm_up", refuse)
+        rows, missing = against(Clock(), model, ["abc"], tmp_path, 1, compiled=True)
+        assert len(rows) == 4 and "no compiler" in missing[0]
 
 
 @pytest.mark.parametrize("shifted", [False, True])

@@ -19,8 +19,8 @@ from .measure import Clock, Recording, Traffic
 from .workloads import DECODER, random_model, random_prompt
 
 CACHE_GAIN = 3.0  # times as fast with a prefix cache, at a prompt of 512 tokens
-# A token's time at the longest response over that at the shortest, with a cache that is appended to: what a pass runs is
-# level, but it attends to all that is kept.
+# A token's time at the longest response over that at the shortest, with a cache that is appended to: a pass runs as
+# much at the end as at the beginning, but it attends to all that is kept.
 LEVEL = 1.5
 CACHES: dict[str, Caching] = {"prefix cache": True, "append": "append"}
 # A window of 48 and passes enough for it, so that prompts are compared over the same passes.
