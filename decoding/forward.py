@@ -122,7 +122,11 @@ class Forward:
         cell_plan = here[: rows * width * 4].view(rows * width, 4)
         row_plan = here[rows * width * 4 : rows * (4 * width + 4)].view(rows, 4)
         places = cell_plan[:, 0].view(rows, width)
-        region = Region(places, canvas.columns[:width] < row_plan[:, :1])
+        span = None
+        if rows == 1 and positions[0][-1] - positions[0][0] + 1 == width:
+            begin = canvas.place_of(requests[0][0].slot, len(requests[0][0].prompt_ids) + int(positions[0][0]))
+            span = slice(begin, begin + width)
+        region = Region(places, canvas.columns[:width] < row_plan[:, :1], span)
         cells = None
         if not full:
             cells = here[rows * (4 * width + 4) :]

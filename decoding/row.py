@@ -167,7 +167,7 @@ class Row:
     def read_predictions(self) -> list[int]:
         """What was last predicted for each position of the window: a read-back of its own."""
         start, end = self._span()
-        (values,) = self._read(self._canvas.prediction[self.slot, start:end])
+        (values,) = self._read(self._canvas.predictions(self.slot, start, end))
         return [int(value) for value in values]
 
     @property
