@@ -19,16 +19,21 @@ from torch import Tensor
 from dystruct.model import jensen_shannon_from
 
 # What the running figures are: passes in play, passes in which masked, rejections, changes of prediction, the sum of
-# divergences, and the last masked pass's entropy, hidden jump, confidence and margin.
-_MASKED, _DIVERGENCE, _ENTROPY, _CONFIDENCE, _FIGURES = 1, 4, 5, 7, 9
+# divergences, and the last masked pass's predicted token (float32 has ids up to 2^24), entropy, hidden jump, confidence
+# and margin.
+_MASKED, _DIVERGENCE, _PREDICTION, _ENTROPY, _CONFIDENCE, _FIGURES = 1, 4, 5, 6, 8, 10
 
 
 @dataclass(frozen=True)
 class Region:
-    """Positions of R rows: places (R, W) on the canvas (see `Canvas.place_of`), ascending, and which are inside."""
+    """Positions of R rows: places (R, W) on the canvas (see `Canvas.place_of`), ascending, and which are inside.
+
+    span: the places, where it is known that they are one row's and side by side.
+    """
 
     places: Tensor
     inside: Tensor
+    span: slice | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,6 @@ class Canvas:
         self.previous: Tensor | None = None  # (S·(widest window) + 1, V): the last masked pass's distributions
         self.widest = 0  # window that there is room for, in tokens
         if observing:
-            self.prediction = torch.zeros(shape, dtype=torch.long, device=device)
             self.figures = torch.zeros(*shape, _FIGURES, device=device)
             self.gap_divergence = torch.zeros(shape, device=device)
             self.origin = torch.zeros(shape, dtype=torch.long, device=device)  # where its distribution is in `previous`
@@ -90,7 +94,8 @@ class Canvas:
             for slot, (start, end) in zip(slots, spans, strict=True)
         ]
         plan = torch.tensor(rows).to(self.device, non_blocking=True)
-        return Region(plan[:, 1:], self.columns[:width] < plan[:, :1])
+        span = slice(rows[0][1], rows[0][1] + width) if len(slots) == 1 else None
+        return Region(plan[:, 1:], self.columns[:width] < plan[:, :1], span)
 
     def clear(self, slot: int, start: int, end: int) -> None:
         """Mask a window and forget its figures: before the diagnostic pass, and again behind it."""
@@ -120,36 +125,32 @@ class Canvas:
         predicted for them, and masks all others again (R4); its commit confidences are not kept. None: no row is.
         """
         shape = region.inside.shape
-        tokens = self.tokens.take(region.places)
+        tokens = _at(self.tokens, region)
         masked = (tokens == self.mask_id) & region.inside
-        eligible, predicted = masked, spread(fresh.token, fresh.cells, shape)
+        eligible = masked
         if not self.observing:
             if tentative is not None:
                 raise ValueError("a canvas that observes nothing knows no tentative pass: let it observe.")
-            token, confidence = predicted, spread(fresh.confidence, fresh.cells, shape)
+            token, confidence = (spread(values, fresh.cells, shape) for values in (fresh.token, fresh.confidence))
         else:
-            figures = self.figures.view(-1, _FIGURES).index_select(0, region.places.reshape(-1)).view(*shape, _FIGURES)
+            figures = _at(self.figures, region)
             latest = spread(self._latest(region, fresh, figures, masked), fresh.cells, shape)
-            token, confidence = predicted, latest[..., _CONFIDENCE - _DIVERGENCE]
+            said = latest[..., _PREDICTION - _DIVERGENCE :]
             if tentative is not None:
-                token = torch.where(masked, predicted, self.prediction.take(region.places))
-                confidence = torch.where(masked, confidence, figures[..., _CONFIDENCE])
+                said = torch.where(masked[..., None], said, figures[..., _PREDICTION:])
                 eligible = masked | (tentative & region.inside)
                 tokens = torch.where(tentative, self.mask_id, tokens)
+            token, confidence = said[..., 0].long(), said[..., _CONFIDENCE - _PREDICTION]
         accepted = _first(torch.where(eligible, confidence, -torch.inf), counts, descending=True) & eligible
         _put(self.tokens, region, torch.where(accepted, token, tokens))
         firm = accepted if tentative is None else accepted & ~tentative
-        _put(
-            self.commit_confidence,
-            region,
-            torch.where(firm, confidence, self.commit_confidence.take(region.places)),
-        )
+        _put(self.commit_confidence, region, torch.where(firm, confidence, _at(self.commit_confidence, region)))
         if self.observing:
-            self._observe(region, predicted, latest, figures, masked, accepted)
+            self._observe(region, latest, figures, masked, accepted)
         return accepted, token, confidence
 
     def _latest(self, region: Region, fresh: Fresh, figures: Tensor, masked: Tensor) -> Tensor:
-        """Divergence to the last masked pass, entropy, hidden jump, confidence and margin (N, 5) of a pass's cells.
+        """Divergence to the last masked pass, token, entropy, jump, confidence and margin (N, 6) of a pass's cells.
 
         Its distributions take the place of that pass's: only these are kept, never all passes', and the accumulated
         divergence is what the features need.
@@ -158,33 +159,39 @@ class Canvas:
         assert fresh.probability is not None
         if self.previous is None or region.inside.shape[1] > self.widest:
             raise ValueError("reserve() the widest window before its first pass")
-        scratch = self.previous.shape[0] - 1
-        origin = pick(torch.where(masked, self.origin.take(region.places), scratch), fresh.cells)
-        divergence = torch.zeros_like(fresh.entropy)
+        origin = pick(torch.where(masked, _at(self.origin, region), self.scratch), fresh.cells)
         if fresh.repeated:
             last, entropy = self.previous.index_select(0, origin), pick(figures[..., _ENTROPY], fresh.cells)
             divergence = jensen_shannon_from(fresh.probability, fresh.entropy, last, entropy)
+        else:
+            divergence = torch.zeros_like(fresh.entropy)
         self.previous.index_copy_(0, origin, fresh.probability)
-        return torch.stack((divergence, fresh.entropy, fresh.jump, fresh.confidence, fresh.margin), dim=1)
+        said = (fresh.token.float(), fresh.entropy, fresh.jump, fresh.confidence, fresh.margin)
+        return torch.stack((divergence, *said), dim=1)
 
-    def _observe(
-        self, region: Region, predicted: Tensor, latest: Tensor, figures: Tensor, masked: Tensor, accepted: Tensor
-    ) -> None:
-        """Bring the running figures (R, W, 9) of a region up to date with a pass, whose own are latest (R, W, 5)."""
+    def _observe(self, region: Region, latest: Tensor, figures: Tensor, masked: Tensor, accepted: Tensor) -> None:
+        """Bring the running figures (R, W, 10) of a region up to date with a pass, whose own are latest (R, W, 6)."""
         again = masked & (figures[..., _MASKED] > 0)
-        prediction = self.prediction.take(region.places)
-        changed = again & (predicted != prediction)
-        figures[..., :_DIVERGENCE] += torch.stack((region.inside, masked, masked & ~accepted, changed), dim=-1)
-        figures[..., _DIVERGENCE] += torch.where(again, latest[..., 0], 0.0)
-        figures[..., _ENTROPY:] = torch.where(masked[..., None], latest[..., 1:], figures[..., _ENTROPY:])
-        self.figures.view(-1, _FIGURES).index_copy_(0, region.places.reshape(-1), figures.view(-1, _FIGURES))
-        _put(self.prediction, region, torch.where(masked, predicted, prediction))
+        said, last = latest[..., 1:], figures[..., _PREDICTION:]
+        changed = again & (said[..., 0] != last[..., 0])
+        rejected = masked > accepted
+        figures[..., :_DIVERGENCE] += torch.stack((region.inside, masked, rejected, changed), dim=-1)
+        figures[..., _DIVERGENCE] += torch.where(again, latest[..., 0], 0.0)  # others' may be no numbers
+        last.copy_(torch.where(masked[..., None], said, last))
+        if region.span is None:  # else they are the canvas's own
+            _put(self.figures, region, figures)
+
+    def predictions(self, slot: int, start: int, end: int) -> Tensor:
+        """What was last predicted for the masked positions of a span (L,)."""
+        return self.figures[slot, start:end, _PREDICTION]
 
     def reserve(self, width: int, vocabulary: int) -> None:
         """Make room for the distributions of windows of up to `width` positions."""
         if self.previous is None or self.widest < width:
             self.widest = width
-            self.previous = torch.zeros(self.tokens.shape[0] * width + 1, vocabulary, device=self.device)
+            rows = self.tokens.shape[0] * width
+            self.previous = torch.zeros(rows + 1, vocabulary, device=self.device)
+            self.scratch = torch.tensor(rows, device=self.device)
 
     def observe_gaps(self, places: Tensor, divergence: Tensor) -> None:
         """Keep the JSD (G,) of the distributions at places (G,) and at their right neighbours (R5)."""
@@ -192,7 +199,7 @@ class Canvas:
 
     def features(self, slot: int, start: int, end: int) -> Tensor:
         """phi (L, 7) of a span in the order of POSITION_FEATURES, from the passes since `clear`."""
-        played, _, rejected, changed, divergence, entropy, jump, confidence, margin = (
+        played, _, rejected, changed, divergence, _, entropy, jump, confidence, margin = (
             self.figures[slot, start:end].unbind(-1)
         )  # fmt: skip
         successive = (played - 1).clamp(min=1)
@@ -215,9 +222,21 @@ def pick(values: Tensor, cells: Tensor | None) -> Tensor:
     return values.reshape(-1) if cells is None else values.take(cells)
 
 
+def _at(values: Tensor, region: Region) -> Tensor:
+    """What a canvas tensor (S, C + 1, …) holds at a region (R, W, …); where that is a span, no copy of it."""
+    flat = values.flatten(0, 1)
+    if region.span is not None:
+        return flat[region.span][None]
+    return flat.index_select(0, region.places.reshape(-1)).unflatten(0, region.places.shape)
+
+
 def _put(into: Tensor, region: Region, values: Tensor) -> None:
-    """Write values (R, W) to a region of a canvas tensor (S, C + 1)."""
-    into.view(-1).index_copy_(0, region.places.reshape(-1), values.reshape(-1))
+    """Write values (R, W, …) to a region of a canvas tensor (S, C + 1, …)."""
+    flat = into.flatten(0, 1)
+    if region.span is not None:
+        flat[region.span] = values[0]
+    else:
+        flat.index_copy_(0, region.places.reshape(-1), values.flatten(0, 1))
 
 
 def _first(values: Tensor, counts: Tensor, *, descending: bool) -> Tensor:

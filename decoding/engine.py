@@ -24,7 +24,7 @@ from .backbone import Backbone
 from .canvas import Canvas, Fresh, Region, pick, spread
 from .ending import ending
 from .errors import DecodingFailed, UserError
-from .forward import Forward, Predicted
+from .forward import Caching, Forward, Predicted
 from .randomness import Streams
 from .request import FIGURES, wanted_figures
 from .row import Decoder, Pass, Row, Shared
@@ -46,7 +46,7 @@ class Engine:
         seed: int,
         batch_size: int,
         stop: tuple[str, ...] = (),
-        prefix_cache: bool = False,
+        prefix_cache: Caching = False,
         alternatives: int = 0,
     ) -> None:
         self.model, self.decoder = model, decoder

@@ -3,7 +3,8 @@
 Only positions in play are projected: the hidden states of the cells that a pass may commit are gathered, from rows of
 any lengths, into one (N, d) tensor, and everything over the vocabulary happens on (N, V). With a prefix cache a row's
 first pass with a prefix runs the row as a whole, the following ones what stands behind the prefix (and the one or two
-positions before it whose outputs are read).
+positions before it whose outputs are read). One that is appended to has only a row's very first pass run all of it:
+a first pass with a further prefix runs what stands behind the one before.
 
 Knows passes and the canvas, no decoder. Nothing is read back. Shapes: R rows, W positions of the widest pass, T
 positions that a row runs, N cells, d hidden units, V tokens.
@@ -12,7 +13,8 @@ positions that a row runs, N cells, d hidden units, V tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,12 +25,22 @@ from dystruct.model import Summary, hidden_jump, summarise
 from .backbone import Backbone
 from .batching import shared_calls
 from .canvas import Canvas, Region
+from .errors import UserError
 from .randomness import gumbel_noise
 from .request import Pass
 from .row import Row
 from .sampling import Candidates, candidates, guided
 
 Requests = Sequence[tuple[Row, Pass]]
+
+# Of a prefix's keys and values: keep none, compute all of them at each window's first pass, or none of them again.
+Caching = bool | Literal["append"]
+
+
+def check_caching(value: object) -> None:
+    """UserError for what is no `Caching`."""
+    if not isinstance(value, bool) and value != "append":
+        raise UserError(f"prefix_cache must be True, False or 'append', not {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,9 @@ class _Run:
 class Forward:
     """Makes the forward calls of an engine."""
 
-    def __init__(self, model: Backbone, canvas: Canvas, temperature: float, *, prefix_cache: bool = False) -> None:
+    def __init__(self, model: Backbone, canvas: Canvas, temperature: float, *, prefix_cache: Caching = False) -> None:
         self.model, self.canvas, self.temperature = model, canvas, temperature
+        self.append = prefix_cache == "append"
         slots = canvas.tokens.shape[0]
         # one more for rows without their prompts, which takes no room unless there is guidance
         self.caches = [model.prefix_cache(slots, canvas.capacity) for _ in range(2)] if prefix_cache else None
@@ -79,7 +92,7 @@ class Forward:
         model, canvas = self.model, self.canvas
         runs = [self._run(row, request) for row, request in requests]
         again = [i for i, (_, request) in enumerate(requests) if request.sampling.guidance]
-        runs += [replace(runs[i], unconditional=True) for i in again]
+        runs += [self._run(*requests[i], unconditional=True) for i in again]
         outputs, bases = self._outputs(runs)
 
         positions = [np.asarray(request.positions) for _, request in requests]
@@ -97,8 +110,9 @@ class Forward:
             of_cells[i, :, 0] = canvas.place_of(row.slot, None)
             of_cells[i, inside, 0] = canvas.place_of(row.slot, prompt) + found
             of_cells[i, inside, 1] = found
-            source = found + (prompt - int(model.shifted) - runs[i].first)
-            of_cells[i, :, 2:] = bases[i]
+            source = found + (prompt - int(model.shifted))
+            of_cells[i, :, 2:] = bases[i] + runs[i].first
+            of_cells[i, inside, 2:] = bases[i]
             of_cells[i, inside, 2] += (source - 1).clip(0)
             of_cells[i, inside, 3] += source.clip(0)
             of_rows[i] = len(found), request.commit or 0, request.commit is None, row.streams.token_key
@@ -108,7 +122,11 @@ class Forward:
         cell_plan = here[: rows * width * 4].view(rows * width, 4)
         row_plan = here[rows * width * 4 : rows * (4 * width + 4)].view(rows, 4)
         places = cell_plan[:, 0].view(rows, width)
-        region = Region(places, canvas.columns[:width] < row_plan[:, :1])
+        span = None
+        if rows == 1 and positions[0][-1] - positions[0][0] + 1 == width:
+            begin = canvas.place_of(requests[0][0].slot, len(requests[0][0].prompt_ids) + int(positions[0][0]))
+            span = slice(begin, begin + width)
+        region = Region(places, canvas.columns[:width] < row_plan[:, :1], span)
         cells = None
         if not full:
             cells = here[rows * (4 * width + 4) :]
@@ -134,18 +152,20 @@ class Forward:
         summary = summarise(said.logits, said.probability, said.top) if canvas.observing else None
         return Predicted(region, cells, counts, said, summary, jump, row_plan[:, 1:2], row_plan[:, 2:3] > 0)
 
-    def _run(self, row: Row, request: Pass) -> _Run:
+    def _run(self, row: Row, request: Pass, *, unconditional: bool = False) -> _Run:
         prompt = len(row.prompt_ids)
         end = prompt + (row.length if request.visible is None else request.visible)
-        if self.caches is None:
-            return _Run(row.slot, prompt, 0, end, unconditional=False, segment=False)
-        prefix = min(row.window_start if request.prefix is None else request.prefix, request.start)
-        segment, row.kept = row.kept == prefix, prefix
-        first = max(0, prompt + prefix - 1 - int(self.model.shifted)) if segment else 0
-        return _Run(row.slot, prompt, first, end, unconditional=False, segment=segment)
+        first, segment = 0, False
+        if self.caches is not None:
+            prefix = min(row.window_start if request.prefix is None else request.prefix, request.start)
+            kept, row.kept[unconditional] = row.kept.get(unconditional), prefix
+            if kept is not None and (self.append or kept == prefix):
+                # behind the last prefix, keys and values are of passes that found masks there
+                first, segment = max(0, prompt + min(kept, prefix) - 1 - int(self.model.shifted)), True
+        return _Run(row.slot, prompt, first, end, unconditional=unconditional, segment=segment)
 
     def _outputs(self, runs: list[_Run]) -> tuple[Tensor, list[int]]:
-        """Hidden states (…, d) of all that is run, and where each run's begin among them."""
+        """Hidden states (…, d) of all that is run, and of each run where its canvas position 0 lies, or would lie."""
         groups: dict[tuple[bool, bool], list[int]] = {}
         for i, run in enumerate(runs):
             groups.setdefault((run.segment, self.caches is not None and run.unconditional), []).append(i)
@@ -156,7 +176,7 @@ class Forward:
                 together = [members[row] for row in rows]
                 hidden = self._call([runs[i] for i in together])
                 for k, i in enumerate(together):
-                    bases[i] = begin + k * hidden.shape[1]
+                    bases[i] = begin + k * hidden.shape[1] - runs[i].first
                 begin += hidden.shape[0] * hidden.shape[1]
                 found.append(hidden.reshape(-1, hidden.shape[-1]))
         return found[0] if len(found) == 1 else torch.cat(found), bases

@@ -16,6 +16,7 @@ from .dystruct import DyStruct
 from .ending import check_unicode, checked_stop, with_stop_tokens
 from .engine import Engine
 from .errors import UserError
+from .forward import Caching, check_caching
 from .row import Decoder
 from .trace import Event, Generation
 
@@ -32,7 +33,7 @@ def generate(
     seed: int = 0,
     batch_size: int = 8,
     chat: bool = False,
-    prefix_cache: bool = False,
+    prefix_cache: Caching = False,
     alternatives: int = 0,
     observe: Callable[[int, Event], None] | None = None,
 ) -> list[Generation]:
@@ -46,13 +47,16 @@ def generate(
     neither its place in the list nor the batch size. chat: give each prompt as a user's turn, in the chat template
     of an Instruct model. prefix_cache: compute the keys and values of what stands before a window, or before a block
     of a decoder that has no windows, at its first pass and keep them until its last, and run only what follows;
-    quicker, and an approximation, since the model attends in both directions. alternatives: how many of the most
+    quicker, and an approximation, since the model attends in both directions. "append": at a window's first pass
+    compute only those of the window before it, and never again what stands before that, so that a token costs about as
+    much at the end of a long text as at its beginning; a coarser approximation. alternatives: how many of the most
     probable tokens the trace has for each commit, for a look behind it; they change nothing. observe: called with the
     prompt's index and each event as it happens, at the cost of one read-back a pass.
 
     Raises UserError for a prompt that is no valid text, empty or too long, a limit below 1, an empty stop string, chat
-    with a base model, and a prefix cache with a model that can keep none. Where the model's logits for a prompt are not
-    numbers, the other prompts are decoded to their ends; then DecodingFailed, a UserError, has what they gave.
+    with a base model, and a prefix cache of another kind, or with a model that can keep none. Where the model's logits
+    for a prompt are not numbers, the other prompts are decoded to their ends; then DecodingFailed, a UserError, has
+    what they gave.
     """
     decoder = DyStruct() if decoder is None else decoder
     if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, type | bytes):
@@ -75,6 +79,7 @@ def generate(
         raise UserError(
             f"alternatives must be a whole number from 0 to the vocabulary's {model.vocabulary}, not {alternatives!r}."
         )
+    check_caching(prefix_cache)
     stop = checked_stop(stop)
     if not prompts:
         return []

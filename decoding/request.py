@@ -27,8 +27,8 @@ class Pass:
     What saves work: `masked`, where commit is a number: how many of the positions in play are masked in the pass, if
     the decoder knows; only these are projected. `figures`: which figures the decoder reads beside token and
     confidence; of masked positions only, unless `everywhere`. `prefix`: with a prefix cache, keys and values of what
-    is before this response position are those of the row's first pass with this prefix; None is the open window's
-    start.
+    is before this response position are those of the row's first pass with this prefix, or with one before it; None is
+    the open window's start.
     """
 
     kind: PassKind

@@ -106,7 +106,8 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
     first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
-    kept: int | None = None  # the response position before which the prefix cache holds keys and values
+    # the response position before which the prefix cache holds keys and values, and guidance's second one (True)
+    kept: dict[bool, int] = field(default_factory=dict)
     _opened: WindowOpened | None = None
     _chosen: StructureChosen | None = None
     _steps: list[Step] = field(default_factory=list)
@@ -166,7 +167,7 @@ class Row:
     def read_predictions(self) -> list[int]:
         """What was last predicted for each position of the window: a read-back of its own."""
         start, end = self._span()
-        (values,) = self._read(self._canvas.prediction[self.slot, start:end])
+        (values,) = self._read(self._canvas.predictions(self.slot, start, end))
         return [int(value) for value in values]
 
     @property

@@ -49,10 +49,11 @@ def summarise(logits: Tensor, probability: Tensor, top: Tensor) -> Summary:
 
     With d the logits' distance to the largest, H = -log p1 - sum p d.
     """
-    best = logits.gather(-1, top[..., None])
-    first = probability.gather(-1, top[..., None])[..., 0]
-    second = logits.scatter(-1, top[..., None], -torch.inf).amax(-1)
-    return Summary(-first.log() - _dot(probability, logits - best), best[..., 0] - second)
+    place = top[..., None]
+    distance = logits - logits.gather(-1, place)
+    margin = -distance.scatter_(-1, place, -torch.inf).amax(-1)
+    first = probability.gather(-1, place)[..., 0]
+    return Summary(-first.log() - _dot(probability, distance.scatter_(-1, place, 0.0)), margin)
 
 
 def predict(logits: Tensor) -> Prediction:
@@ -78,7 +79,7 @@ def jensen_shannon_from(p: Tensor, entropy_p: Tensor, q: Tensor, entropy_q: Tens
     over the vocabulary.
     """
     both = p + q
-    return (math.log(2) - 0.5 * (_dot(both, both.log()) + entropy_p + entropy_q)).clamp(0.0)
+    return torch.rsub(_dot(both, both.log()).add_(entropy_p).add_(entropy_q), math.log(2), alpha=0.5).clamp_(0.0)
 
 
 def _dot(probability: Tensor, logarithm: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ def _dot(probability: Tensor, logarithm: Tensor) -> Tensor:
 
 def hidden_jump(hidden: Tensor) -> Tensor:
     """Mean absolute difference of each hidden state to the one before: (..., n+1, d) gives (..., n)."""
-    return (hidden[..., 1:, :] - hidden[..., :-1, :]).float().abs().mean(-1)
+    return (hidden[..., 1:, :] - hidden[..., :-1, :]).float().abs_().mean(-1)
 
 
 def gap_features(instability: Tensor, divergence: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -147,6 +147,34 @@ def saying(token: list[int], confidence: list[float]) -> Fresh:
         zeros,
         torch.zeros(len(token), VOCABULARY).softmax(-1),
     )
+
+
+def test_a_span_is_what_its_places_are() -> None:
+    """Whether a region is looked at where it is or copied: all that a canvas holds is the same behind each pass."""
+    generator = torch.Generator().manual_seed(0)
+    canvases = [Canvas(2, CAPACITY, MASK, torch.device("cpu")) for _ in range(2)]
+    for canvas in canvases:
+        canvas.reserve(8, VOCABULARY)
+        canvas.clear(1, 3, 11)
+    for number in range(8):
+        start, width = (3, 8) if number < 3 else (5, 4)
+        tentative = torch.tensor([[number < 3]]) if number < 4 else None
+        figures = [torch.rand(width, generator=generator) for _ in range(4)]
+        token = torch.randint(2, VOCABULARY, (width,), generator=generator)
+        probability = torch.randn(width, VOCABULARY, generator=generator).softmax(-1)
+        fresh = Fresh(token, *figures, probability)
+        found = []
+        for canvas, known in zip(canvases, (True, False), strict=True):
+            region = canvas.region([1], [(start, start + width)])
+            assert region.span is not None
+            region = region if known else replace(region, span=None)
+            remasked = canvas.remask(region, torch.tensor([[number % 3]]))
+            found.append([*remasked, *canvas.commit(region, fresh, torch.tensor([[2]]), tentative)])
+        for mine, other in zip(*found, strict=True):
+            assert torch.equal(mine, other)
+        for name in ("tokens", "commit_confidence", "figures", "previous"):
+            assert torch.equal(getattr(canvases[0], name), getattr(canvases[1], name)), name
+    assert canvases[0].features(1, 3, 11).abs().sum() > 0
 
 
 def test_ties_go_to_the_left_when_committing_and_when_remasking() -> None:

@@ -50,12 +50,12 @@ def test_an_accelerator_gets_all_rows_at_once(lengths: list[int]) -> None:
     assert shared_calls(lengths[:1] * len(lengths), CPU) == [list(range(len(lengths)))]
 
 
-@pytest.mark.parametrize("prefix_cache", [False, True])
+@pytest.mark.parametrize("prefix_cache", [False, True, "append"])
 @pytest.mark.parametrize(
     "decoder",
     [DyStruct(structure="sample", prior=PriorConfig(3, 9)), Block(4), Fixed(block_length=5, steps=10, guidance=1.5)],
 )
-def test_texts_do_not_depend_on_the_calls(decoder: Any, prefix_cache: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_do_not_depend_on_the_calls(decoder: Any, prefix_cache: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """From every row by itself to all in one call."""
     prompts = ["ab", "abcdefgh" * 4, "c", "jihg" * 5, "abcdefgi" * 4]
     model = random_backbone(layers=2, shifted=True, seed=5)

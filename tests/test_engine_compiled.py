@@ -135,7 +135,8 @@ def test_the_command_line_asks_for_it(monkeypatch: pytest.MonkeyPatch, capsys: p
     with pytest.raises(SystemExit) as done:
         main(["generate", "--compiled", "--max-new-tokens", "2", "Tom has 3 apples."])
     assert not done.value.code and len(warm) == 1
-    with pytest.raises(SystemExit) as refused:
-        main(["generate", "--compiled", "--prefix-cache", "--max-new-tokens", "2", "Tom has 3 apples."])
-    assert refused.value.code == 2
-    assert "compiled (--compiled) has no use with a prefix cache" in " ".join(capsys.readouterr().err.split())
+    for cache in ("--prefix-cache", "--append-cache"):
+        with pytest.raises(SystemExit) as refused:
+            main(["generate", "--compiled", cache, "--max-new-tokens", "2", "Tom has 3 apples."])
+        assert refused.value.code == 2
+        assert "compiled (--compiled) has no use with a prefix cache" in " ".join(capsys.readouterr().err.split())

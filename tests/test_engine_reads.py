@@ -115,10 +115,10 @@ class TwoWindows:
         raise Stop
 
 
-@pytest.mark.parametrize("prefix_cache", [False, True])
+@pytest.mark.parametrize("prefix_cache", [False, True, "append"])
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_a_networks_own_code_reads_nothing_either(prefix_cache: bool, shifted: bool, attention: str) -> None:
+def test_a_networks_own_code_reads_nothing_either(prefix_cache: Any, shifted: bool, attention: str) -> None:
     """On the meta device, with rows of different lengths: transformers would read a two-dimensional mask."""
     model = random_backbone(layers=2, shifted=shifted, device="meta", dtype=torch.float32, attention=attention)
     engine = Engine(
@@ -131,5 +131,6 @@ def test_a_networks_own_code_reads_nothing_either(prefix_cache: bool, shifted: b
         engine.run(PROMPTS, [[2, 3], [2, 3, 4, 5, 6, 7, 8, 9], [4]], None, {})
     first = 8 + 8  # tokens of the longest prompt and of the first window
     window = 8 + 1 + shifted
-    passes = [first] * 8 + [first + 8] * 8
-    assert calls == [(3, window if prefix_cache and n % 8 else length) for n, length in enumerate(passes)]
+    second = window + 8 if prefix_cache == "append" else first + 8
+    passes = [first] * 8 + [first + 8] * 8 if not prefix_cache else [first, *[window] * 7, second, *[window] * 7]
+    assert calls == [(3, length) for length in passes]

@@ -221,7 +221,10 @@ def test_it_is_registered_with_its_arguments() -> None:
     )
     assert isinstance(model, DystructLM) and model.decoder == Fast(threshold=0.8, block_length=16)
     assert (model.settings.max_new_tokens, model.settings.budget, model.settings.temperature) == (7, 5, 0.5)
-    for useless in ("decoder=fast,alpha0=2", "decoder=fats", "decoder=block,unknown=1"):
+    for given, cache in (("append", "append"), ("True", True), ("False", False)):
+        model = DystructLM.create_from_arg_string(f"pretrained=tiny,prefix_cache={given}")
+        assert isinstance(model, DystructLM) and model.settings.prefix_cache == cache
+    for useless in ("decoder=fast,alpha0=2", "decoder=fats", "decoder=block,unknown=1", "prefix_cache=full"):
         with pytest.raises(UserError):
             DystructLM.create_from_arg_string(f"pretrained=tiny,{useless}")
 

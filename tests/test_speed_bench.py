@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from dystruct.decoding import Block, UserError, generate
+from dystruct.decoding.backbone import Backbone
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
 from dystruct.decoding.bench.gpu import Needed
 from dystruct.decoding.bench.measure import Clock, Recording, Traffic, timed
 from dystruct.decoding.bench.originals import Served, against
-from dystruct.decoding.bench.overhead import ratio
+from dystruct.decoding.bench.overhead import ratio, structure_share
 from dystruct.decoding.bench.scaling import batches, prompts, responses, scaling, vocabularies
 from dystruct.decoding.bench.workloads import DECODER, random_model, random_prompt
 from dystruct.decoding.evaluation.run_folder import RunFolder
@@ -28,8 +29,8 @@ def small() -> Any:
     return random_model(vocabulary=64, hidden=24, inner=32, layers=2, heads=3, length=1024)
 
 
-@pytest.mark.parametrize("prefix_cache", [False, True])
-def test_replayed_calls_are_the_decodes_forward_passes(prefix_cache: bool) -> None:
+@pytest.mark.parametrize("prefix_cache", [False, True, "append"])
+def test_replayed_calls_are_the_decodes_forward_passes(prefix_cache: Any) -> None:
     """The same calls in the same order, and after them what was projected."""
     model = Recording.of(random_backbone(layers=2, seed=1))
     calls: list[tuple[int, ...]] = []
@@ -46,13 +47,19 @@ def test_replayed_calls_are_the_decodes_forward_passes(prefix_cache: bool) -> No
 def test_an_overhead_is_a_ratio_of_one_run(small: Any) -> None:
     clock = Clock()
     assert 0.5 < ratio(clock, small, [random_prompt(small, 8)], tokens=12, rounds=1) < 50
+    share, *parts, host, _, _ = structure_share(clock, small, [random_prompt(small, 8)], 1, tokens=8)
+    assert 0 < share.value < 100 and host.value > 0
+    assert sum(part.value for part in parts) == pytest.approx(share.value) and min(part.value for part in parts) > 0
     with timed(clock, (torch.nn.Linear, "forward")) as spent:
         generate(small, [random_prompt(small, 4)], Block(2), max_new_tokens=2)
     assert spent and all(seconds >= 0 for seconds in spent)
     with pytest.MonkeyPatch.context() as patch:
         ticks = iter(range(100))
         patch.setattr(Clock, "now", lambda self: float(next(ticks)))
-        assert clock.interleaved({"a": lambda: next(ticks), "b": lambda: None}, 3) == {"a": 2.0, "b": 1.0}
+        calls: list[str] = []
+        contestants = {"a": lambda: (next(ticks), calls.append("a")), "b": lambda: calls.append("b")}
+        assert clock.interleaved(contestants, 3) == {"a": 2.0, "b": 1.0} and calls == ["a", "b"] * 4
+        assert clock.interleaved(contestants, 2, warm=True) == {"a": 2.0, "b": 1.0} and calls == ["a", "b"] * 6
 
 
 def test_random_networks_never_end_and_are_of_their_shape(small: Any) -> None:
@@ -68,6 +75,10 @@ def test_scaling_has_its_rows(monkeypatch: pytest.MonkeyPatch, small: Any) -> No
     monkeypatch.setattr(module, lambda vocabulary=64, **_: small)
     rows = prompts(Clock(), (512,))
     assert rows[1].target == 3.0 and rows[1].value > 1
+    rows = responses(Clock(), (8, 16))
+    assert [row.name.split(",")[-1] for row in rows] == [" prefix cache", " append"] * 3
+    assert rows[5].value == pytest.approx(rows[3].value / rows[1].value)
+    assert [row.target for row in rows] == [*[None] * 5, 1.5]
     rows = vocabularies(Clock(), (64,))
     assert rows[1].unit == "x" and rows[1].value > 0 and rows[2].value == pytest.approx(48 * 64 * 4 / 2**20)
 
@@ -104,6 +115,10 @@ def generate(model, prompt, steps, gen_length, block_length, mask_id):
 """
 
 
+def refuse(model: Backbone) -> None:
+    raise UserError("There is no compiler; install one.")
+
+
 @pytest.mark.parametrize("shifted", [False, True])
 def test_an_original_is_served_the_same_model(tmp_path: Path, shifted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("LENGTH", 12), ("BLOCK", 6)):
@@ -114,7 +129,15 @@ def test_an_original_is_served_the_same_model(tmp_path: Path, shifted: bool, mon
     rows, missing = against(Clock(), model, ["abc"], tmp_path, 1)
     assert rows[0].name == "LLaDA generate: useful tokens a second"
     assert rows[2].value == 100, "token for token"
-    assert len(missing) == 3 and all("is missing" in sentence for sentence in missing)
+    assert len(missing) == 3 and all("is missing" in sentence for sentence in missing) and len(rows) == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(Backbone, "warm_up", lambda model: None)
+        patch.setattr(torch, "compile", lambda network, **_: network)
+        rows, _ = against(Clock(), model, ["abc"], tmp_path, 1, compiled=True)
+        assert [row.name for row in rows[3:]] == ["  ours by default, useful tokens a second", "  the same, compiled"]
+        patch.setattr(Backbone, "warm_up", refuse)
+        rows, missing = against(Clock(), model, ["abc"], tmp_path, 1, compiled=True)
+        assert len(rows) == 4 and "no compiler" in missing[0]
 
 
 @pytest.mark.parametrize("shifted", [False, True])
@@ -128,7 +151,7 @@ def test_a_block_behind_kept_keys_is_served_too(shifted: bool) -> None:
     assert torch.allclose(later.logits, whole.logits[:, 5:])
 
 
-# --- agreement of the prefix cache with the exact mode ----------------------------------------------------------------
+# --- agreement of the prefix caches with the exact mode ---------------------------------------------------------------
 
 
 def on_record(folder: Path, items: dict[tuple[str, int], tuple[list[int], int, bool]], seconds: float = 1.0) -> Path:
@@ -150,7 +173,7 @@ def test_agreement_is_of_useful_tokens_and_of_answers(tmp_path: Path) -> None:
         tmp_path / "cached",
         {("b", 0): ([9], 1, True), ("a", 1): ([5, 6, 7], 3, True), ("a", 0): ([5, 6, 7, 9], 3, True)},
     )
-    a, b, every = agreement.compared("block", exact, cached)
+    a, b, every = agreement.compared("block", "cached", exact, cached)
     assert (a.task, a.items, a.tokens, a.texts) == ("a", 2, 5 / 6, 0.5), "a token that only one has does not agree"
     assert (a.exact_correct, a.cached_correct, a.only_exact, a.only_cached, a.p) == (1, 2, 0, 1, 1.0)
     assert (b.task, b.tokens, b.only_cached) == ("b", 1.0, 0)
@@ -165,21 +188,26 @@ def test_runs_of_other_items_are_not_compared(tmp_path: Path) -> None:
     exact = on_record(tmp_path / "exact", {("a", 0): ([5], 1, True)})
     for items in ({}, {("a", 1): ([5], 1, True)}):
         with pytest.raises(UserError, match="other items"):
-            agreement.compared("block", exact, on_record(tmp_path / str(len(items)), items))
+            agreement.compared("block", "cached", exact, on_record(tmp_path / str(len(items)), items))
 
 
-def test_agreement_runs_both_modes_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agreement_runs_all_modes_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [str(tmp_path), "--tasks", "tiny_logic", "--decoders", "block", "--max-new-tokens", "4", "--problems"]
     agreement.main([*command, "2", "--threads", "1"])
     table = capsys.readouterr().out
     assert table.startswith(agreement.HEADER) and "tiny_logic" in table
-    (row,) = json.loads((tmp_path / "agreement.json").read_text())
-    assert (
-        row["items"] == 2 and json.loads((tmp_path / "block-cached/run.json").read_text())["settings"]["prefix_cache"]
-    )
+    rows = json.loads((tmp_path / "agreement.json").read_text())
+    assert [(row["cache"], row["items"]) for row in rows] == [("cached", 2), ("appended", 2)]
+    for mode, cache in agreement.MODES.items():
+        assert json.loads((tmp_path / f"block-{mode}/run.json").read_text())["settings"]["prefix_cache"] == cache
     agreement.main([*command, "2", "--threads", "1"])
     told = capsys.readouterr()
     assert told.out == table and "2 of 2 done" in told.err and "0 of 2" not in told.err
+    agreement.main([*command, "2", "--threads", "1", "--caches", "appended"])
+    assert [row["cache"] for row in json.loads((tmp_path / "agreement.json").read_text())] == ["appended"]
+    with pytest.raises(SystemExit):
+        agreement.main([*command, "2", "--caches", "cached", "cached"])
+    assert "--caches names one of them twice; name each once" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         agreement.main([str(tmp_path / "code"), "--tasks", "tiny_code", "--problems", "1"])
     assert "--execute-code" in capsys.readouterr().err

@@ -2,7 +2,8 @@
 
 A causal model's keys never change once they are computed. Those of a model that attends in both directions do, with
 every token that is committed behind them; to keep them is an approximation, which Fast-dLLM made known. Here they are
-computed with the whole canvas in view, at a window's first pass, and hold until its last.
+computed with the whole canvas in view, at a window's first pass, and hold until its last, or, where the cache is
+appended to, once and for all: those of the prompt with the first window in view, those of a window with the next one.
 
 The keys and values of S slots lie at the slots' own canvas positions, in one transformers `Cache` whose layers write
 and read them there. So rows of different prefix lengths share a forward call.

@@ -40,6 +40,9 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--threads", type=positive, default=1, help="of torch (default 1: times of the CPU)")
     found.add_argument("--originals", type=Path, help="folder with the rivals' published programs")
+    found.add_argument(
+        "--compiled", action="store_true", help="ours compiled, too, beside the programs; compiling takes half a minute"
+    )
     found.add_argument("--json", action="store_true", help="print JSON instead of a table")
     found.add_argument("--out", type=writable, help="file for the JSON, written anew after each part")
     return found
@@ -74,7 +77,10 @@ def main(arguments: list[str] | None = None) -> None:
             notes.append("The published programs are left out; say where they lie with --originals FOLDER.")
             return []
         model, prompts = embedded()
-        found, missing = against(clock, model, prompts[: 3 if options.full else 1], options.originals, rounds // 2 or 1)
+        found, missing = against(
+            clock, model, prompts[: 3 if options.full else 1], options.originals, rounds // 2 or 1,
+            compiled=options.compiled,
+        )  # fmt: skip
         notes.extend(missing)
         return found
 
@@ -85,7 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
         return gpu(rounds=rounds)
 
     run("overhead", lambda: overhead(clock, *embedded(), rounds))
-    run("structure", lambda: structure_share(clock, *embedded()))
+    run("structure", lambda: structure_share(clock, *embedded(), rounds))
     run("originals", originals)
     run("scaling", *scaling(clock, full=options.full))
     run("gpu", on_gpu)

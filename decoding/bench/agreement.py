@@ -1,11 +1,11 @@
-"""How much the prefix cache changes: tokens and accuracy beside the exact mode, on held-out problems.
+"""How much each prefix cache changes: tokens and accuracy beside the exact mode, on held-out problems.
 
     python -m dystruct.decoding.bench.agreement runs/agreement --problems 100 --execute-code
 
-Two ordinary evaluation runs a decoder, in a folder each, that can be stopped and gone on with by the same command; then
-what they have on record is compared, into a table and agreement.json. Tokens agree position by position of the
-useful text, from the beginning to the end of the longer one; texts agree when all of their tokens do. Accuracies come
-with Wilson intervals, their difference with McNemar's exact test on the items on which the two modes differ.
+Ordinary evaluation runs, one a decoder and mode, in a folder each, that can be stopped and gone on with by the same
+command; then what they have on record is compared, into a table and agreement.json. Tokens agree position by position
+of the useful text, from the beginning to the end of the longer one; texts agree when all of their tokens do. Accuracies
+come with Wilson intervals, their difference with McNemar's exact test on the items on which the two modes differ.
 """
 
 from __future__ import annotations
@@ -27,23 +27,26 @@ from ..evaluation.local import Progress, run_local
 from ..evaluation.run_folder import key_of, read_traces, write_json
 from ..evaluation.settings import RunSettings, identity
 from ..evaluation.statistics import mcnemar
+from ..forward import Caching
 from ..terminal.eval_command import left
 from ..terminal.targets import check_file_target
 from .arguments import positive
 
 DECODERS = {"dystruct": "dystruct:structure=sample,passes=share", "block": "block"}
-MODES = {"exact": False, "cached": True}
+MODES: dict[str, Caching] = {"exact": False, "cached": True, "appended": "append"}
+CACHES = tuple(MODES)[1:]
 TASKS = "tiny_maths,tiny_code,tiny_logic"
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """A decoder with and without the prefix cache on a task: shares in [0, 1], right answers of `items`.
+    """A decoder with and without a prefix cache, one of `CACHES`, on a task: shares in [0, 1], right of `items`.
 
     gain: how many times as fast the runs were with it, of the times that their items have on record.
     """
 
     decoder: str
+    cache: str
     task: str
     items: int
     tokens: float
@@ -58,13 +61,14 @@ class Agreement:
     def __str__(self) -> str:
         exact, cached = (_share(correct, self.items) for correct in (self.exact_correct, self.cached_correct))
         return (
-            f"{self.decoder:9} {self.task:11} {self.items:5} {100 * self.tokens:6.1f}% {100 * self.texts:6.1f}%   "
-            f"{exact}   {cached}   {self.only_exact:3} : {self.only_cached:<3} {self.p:6.3f} {self.gain:6.1f}"
+            f"{self.decoder:9} {self.cache:9} {self.task:11} {self.items:5} {100 * self.tokens:6.1f}% "
+            f"{100 * self.texts:6.1f}%   {exact}   {cached}   {self.only_exact:3} : {self.only_cached:<3} "
+            f"{self.p:6.3f} {self.gain:6.1f}"
         )
 
 
 HEADER = (
-    f"{'':21} {'items':>5} {'tokens':>7} {'texts':>7}   {'right, exact, %':<20}   {'with the cache':<20}   only one "
+    f"{'':31} {'items':>5} {'tokens':>7} {'texts':>7}   {'right, exact, %':<20}   {'with the cache':<20}   only one "
     f"{'p':>6} {'faster':>7}"
 )
 
@@ -76,16 +80,15 @@ class _Item:
     seconds: float
 
 
-def compared(decoder: str, exact: Path, cached: Path) -> list[Agreement]:
+def compared(decoder: str, cache: str, exact: Path, cached: Path) -> list[Agreement]:
     """What two runs of the same items came to, task by task and in all. Raises UserError if their items differ."""
     runs = [_items(folder) for folder in (exact, cached)]
     if runs[0].keys() != runs[1].keys() or not runs[0]:
         raise UserError(f"The runs in {str(exact)!r} and {str(cached)!r} have other items; finish both.")
     tasks = dict.fromkeys(key[0] for key in runs[0])
-    found = [
-        _agreement(decoder, task, *([run[key] for key in run if key[0] == task] for run in runs)) for task in tasks
-    ]
-    return found if len(found) == 1 else [*found, _agreement(decoder, "all", *(list(run.values()) for run in runs))]
+    told = partial(_agreement, decoder, cache)
+    found = [told(task, *([run[key] for key in run if key[0] == task] for run in runs)) for task in tasks]
+    return found if len(found) == 1 else [*found, told("all", *(list(run.values()) for run in runs))]
 
 
 def _items(folder: Path) -> dict[tuple[str, int, int, int], _Item]:
@@ -96,12 +99,13 @@ def _items(folder: Path) -> dict[tuple[str, int, int, int], _Item]:
     return dict(sorted(found.items()))
 
 
-def _agreement(decoder: str, task: str, exact: Sequence[_Item], cached: Sequence[_Item]) -> Agreement:
+def _agreement(decoder: str, cache: str, task: str, exact: Sequence[_Item], cached: Sequence[_Item]) -> Agreement:
     pairs = [(a.tokens, b.tokens) for a, b in zip(exact, cached, strict=True)]
     same = [x == y for a, b in pairs for x, y in zip_longest(a, b)]
     test = mcnemar([item.right for item in exact], [item.right for item in cached])
     return Agreement(
         decoder=decoder,
+        cache=cache,
         task=task,
         items=len(pairs),
         tokens=sum(same) / len(same) if same else 1.0,
@@ -137,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--tasks", default=TASKS, help=f"default {TASKS}")
     found.add_argument("--execute-code", action="store_true", help="score code by running it, in a limited subprocess")
     found.add_argument("--decoders", nargs="+", default=list(DECODERS), choices=list(DECODERS), help="default both")
+    found.add_argument("--caches", nargs="+", default=list(CACHES), choices=CACHES, help="default both")
     whole("--problems", default=100, help="held-out problems of each task (default 100)")
     whole("--max-new-tokens", default=256, help="and forward passes a problem at most (default 256)")
     whole("--batch-size", default=16, help="default 16")
@@ -154,8 +159,9 @@ def _make_folder(folder: Path) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run what is not on record yet, compare, print the table."""
     options = parser().parse_args(arguments)
-    if len(set(options.decoders)) < len(options.decoders):
-        parser().error("--decoders names a decoder twice; name each once")
+    for name in ("decoders", "caches"):
+        if len(set(getattr(options, name))) < len(getattr(options, name)):
+            parser().error(f"--{name} names one of them twice; name each once")
     torch.set_num_threads(options.threads)
     results = options.folder / "agreement.json"
     try:
@@ -165,15 +171,16 @@ def main(arguments: list[str] | None = None) -> None:
         told = identity(model, model_folder(options.model))
         found: list[Agreement] = []
         for name in options.decoders:
-            folders = [options.folder / f"{name}-{mode}" for mode in MODES]
-            for cached, folder in zip(MODES.values(), folders, strict=True):
+            folders = {mode: options.folder / f"{name}-{mode}" for mode in ("exact", *options.caches)}
+            for mode, folder in folders.items():
                 settings = RunSettings(
                     decoder=DECODERS[name], tasks=tuple(options.tasks.split(",")), limit=options.problems,
                     max_new_tokens=options.max_new_tokens, budget=options.max_new_tokens,
-                    batch_size=options.batch_size, prefix_cache=cached, execute_code=options.execute_code,
+                    batch_size=options.batch_size, prefix_cache=MODES[mode], execute_code=options.execute_code,
                 )  # fmt: skip
                 run_local(settings, model, told, folder, _reporter(folder.name))
-            found += compared(name, *folders)
+            for mode in options.caches:
+                found += compared(name, mode, folders["exact"], folders[mode])
     except UserError as error:
         parser().error(str(error))
     write_json(results, [asdict(one) for one in found])

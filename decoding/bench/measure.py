@@ -39,14 +39,19 @@ class Clock:
             return perf_counter()
         return process_time() if self.threads == 1 else perf_counter()
 
-    def interleaved(self, contestants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-        """Median seconds a call of each contestant, over rounds of one call each, after one unmeasured round."""
+    def interleaved(
+        self, contestants: Mapping[str, Callable[[], Any]], rounds: int, *, warm: bool = False
+    ) -> dict[str, float]:
+        """Median seconds a call of each contestant, over rounds of one call each, after one unmeasured round.
+
+        warm: without that round, where what is called is warm already.
+        """
         times: dict[str, list[float]] = {name: [] for name in contestants}
-        for lap in range(rounds + 1):
+        for lap in range(rounds + (not warm)):
             for name, call in contestants.items():
                 start = self.now()
                 call()
-                if lap:
+                if lap or warm:
                     times[name].append(self.now() - start)
         return {name: statistics.median(values) for name, values in times.items()}
 

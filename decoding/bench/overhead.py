@@ -7,7 +7,9 @@ decode itself, made again one after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from dystruct.inference import StructureRule
 from dystruct.inference.bench import Row
@@ -24,13 +26,18 @@ from .workloads import DECODER
 TARGETS = {1: 1.15, 16: 1.08}  # decode time over that of the bare forward passes, by batch size
 SHARE = 3.0  # % of the decode time at batch 1
 
-# All that is done for the sake of structure, here or on the device: the running figures, the posterior, the order.
-_STRUCTURE = (
-    (Canvas, "_latest"), (Canvas, "_observe"), (Canvas, "features"), (forward, "summarise"), (forward, "hidden_jump"),
-    (Engine, "_observe_gaps"), (StructureRule, "choose"), (dystruct, "diagnose"), (dystruct, "posterior"),
-    (dystruct, "_record"), (dystruct, "mean_instability"),
-)  # fmt: skip
-_ON_THE_HOST = _STRUCTURE[6:]
+# All that is done for the sake of structure, the last of it on the host, the others on the device.
+_HOST = "posterior and order"
+_STRUCTURE: dict[str, tuple[tuple[Any, str], ...]] = {
+    "divergence and distributions": ((Canvas, "_latest"), (Engine, "_observe_gaps")),
+    "entropy and margin": ((forward, "summarise"),),
+    "running figures": ((Canvas, "_observe"), (Canvas, "features")),
+    "hidden jump": ((forward, "hidden_jump"),),
+    _HOST: (
+        (StructureRule, "choose"), (dystruct, "diagnose"), (dystruct, "posterior"), (dystruct, "_record"),
+        (dystruct, "mean_instability"),
+    ),
+}  # fmt: skip
 
 
 def ratio(
@@ -60,24 +67,25 @@ def overhead(clock: Clock, model: Backbone, prompts: Sequence[str], rounds: int)
     return [*found, Row("overhead: the same with a prefix cache, batch 1", value, "x")]
 
 
-def structure_share(clock: Clock, model: Backbone, prompts: Sequence[str], tokens: int = 64) -> list[Row]:
+def structure_share(clock: Clock, model: Backbone, prompts: Sequence[str], rounds: int, tokens: int = 64) -> list[Row]:
     """Rows of benchmark 2, with an estimate for a model of 8 billion weights."""
-    totals = {"all": 0.0, "structure": 0.0, "host": 0.0}
-    passes = 0
-    for places, name in ((_STRUCTURE, "structure"), (_ON_THE_HOST, "host")):
-        for lap in range(2):
-            with timed(clock, (Engine, "run")) as run, timed(clock, *places) as spent:
-                generations = [generate(model, [prompt], DECODER, max_new_tokens=tokens)[0] for prompt in prompts[:2]]
-            if lap:
-                totals[name] += sum(spent)
-                if name == "structure":
-                    totals["all"] += sum(run)
-                    passes = sum(generation.forward_passes for generation in generations)
-    host = 1e3 * totals["host"] / passes
+    totals = dict.fromkeys(_STRUCTURE, 0.0)
+    whole, passes = 0.0, 0
+    for lap in range(rounds + 1):  # the first is not measured
+        with ExitStack() as stack:
+            run = stack.enter_context(timed(clock, (Engine, "run")))
+            spent = {name: stack.enter_context(timed(clock, *places)) for name, places in _STRUCTURE.items()}
+            generations = [generate(model, [prompt], DECODER, max_new_tokens=tokens)[0] for prompt in prompts[:2]]
+        if lap:
+            whole += sum(run)
+            passes += sum(generation.forward_passes for generation in generations)
+            totals = {name: total + sum(spent[name]) for name, total in totals.items()}
+    host = 1e3 * totals[_HOST] / passes
     # an accelerator of 3.35 TB/s reads 16 GB of weights a pass; a CPU core of 50 GFLOP/s takes 2 x 8e9 x 128 operations
     fastest, core = 1e3 * 16e9 / 3.35e12, 1e3 * 2 * 8e9 * 128 / 50e9
     return [
-        Row("structure: share of a decode, batch 1", 100 * totals["structure"] / totals["all"], "%", SHARE),
+        Row("structure: share of a decode, batch 1", 100 * sum(totals.values()) / whole, "%", SHARE),
+        *(Row(f"  of it {name}", 100 * total / whole, "%") for name, total in totals.items()),
         Row("  of it on the host, a pass", host, "ms"),
         Row("  estimate for 8e9 weights on this core, 128 tokens", 100 * host / (host + core), "%", 0.1),
         Row("  estimate for 8e9 weights, 3.35 TB/s, batch 1", 100 * host / (host + fastest), "%"),

@@ -5,7 +5,7 @@ The networks have the embedded model's shape. They never end a text, so that eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from dystruct.inference.bench import Row
@@ -13,23 +13,27 @@ from dystruct.model import PriorConfig
 
 from ..backbone import Backbone
 from ..dystruct import DyStruct
+from ..forward import Caching
 from ..generation import generate
 from .measure import Clock, Recording, Traffic
 from .workloads import DECODER, random_model, random_prompt
 
 CACHE_GAIN = 3.0  # times as fast with a prefix cache, at a prompt of 512 tokens
+# A token's time at the longest response over that at the shortest, with a cache that is appended to: a pass runs as
+# much at the end as at the beginning, but it attends to all that is kept.
+LEVEL = 1.5
+CACHES: dict[str, Caching] = {"prefix cache": True, "append": "append"}
 # A window of 48 and passes enough for it, so that prompts are compared over the same passes.
 ONE_WINDOW = DyStruct(structure="none", prior=PriorConfig(48, 48))
 
 
 def _decode_seconds(
     clock: Clock, model: Backbone, prompts: Sequence[str], tokens: int, *, decoder: DyStruct = DECODER,
-    prefix_cache: bool = False, rounds: int = 1,
+    rounds: int = 1,
 ) -> tuple[float, int]:  # fmt: skip
     """Seconds of a decode, and the forward passes of its rows together."""
     decode = partial(
-        generate, model, prompts, decoder, max_new_tokens=tokens, budget=1 << 20, batch_size=len(prompts),
-        prefix_cache=prefix_cache,
+        generate, model, prompts, decoder, max_new_tokens=tokens, budget=1 << 20, batch_size=len(prompts)
     )  # fmt: skip
     passes = sum(generation.forward_passes for generation in decode())
     return clock.interleaved({"decode": decode}, rounds)["decode"], passes
@@ -68,12 +72,25 @@ def prompts(clock: Clock, lengths: Sequence[int], rounds: int = 1) -> list[Row]:
     return rows
 
 
-def responses(clock: Clock, lengths: Sequence[int]) -> list[Row]:
-    """Milliseconds a token takes with the prefix cache, by N_max: level where cost is linear in tokens."""
+def responses(clock: Clock, lengths: Sequence[int], caches: Mapping[str, Caching] = CACHES) -> list[Row]:
+    """Milliseconds a token takes with each prefix cache, by N_max: level where cost is linear in tokens."""
     model, rows = random_model(), []
+    prompt = [random_prompt(model, 32)]
+    times: dict[str, list[float]] = {name: [] for name in caches}
+    decode = partial(generate, model, prompt, DECODER, budget=1 << 20, batch_size=1)
+    decode(max_new_tokens=48)
     for length in lengths:
-        seconds, _ = _decode_seconds(clock, model, [random_prompt(model, 32)], length, prefix_cache=True)
-        rows.append(Row(f"N_max {length}: time of a token, prefix cache", 1e3 * seconds / length, "ms"))
+        contestants = {
+            name: partial(decode, max_new_tokens=length, prefix_cache=cache) for name, cache in caches.items()
+        }
+        rounds = min(8, max(1, 512 // length))  # what is short is measured more often
+        seconds = clock.interleaved(contestants, rounds, warm=True)
+        for name in caches:
+            times[name].append(1e3 * seconds[name] / length)
+            rows.append(Row(f"N_max {length}: time of a token, {name}", times[name][-1], "ms"))
+    for name in caches:
+        ratio, target = times[name][-1] / times[name][0], LEVEL if caches[name] == "append" else None
+        rows.append(Row(f"  N_max {lengths[-1]} over {lengths[0]}, {name}", ratio, "x", target))
     return rows
 
 

@@ -21,6 +21,7 @@ from lm_eval.api.registry import register_model
 
 from ..backbone import Backbone, load
 from ..errors import UserError
+from ..forward import Caching
 from ..generation import generate
 from ..trace import Generation
 from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
@@ -71,7 +72,7 @@ class DystructLM(LM):
         temperature: float = 0.0,
         seed: int = 0,
         batch_size: int | str | None = None,
-        prefix_cache: bool = False,
+        prefix_cache: Caching = False,
         device: str | None = None,
         dtype: str | None = None,
         revision: str | None = None,

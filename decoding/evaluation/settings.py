@@ -15,6 +15,7 @@ from ..backbone import Backbone
 from ..calibration_file import fingerprint
 from ..ending import check_unicode, checked_stop
 from ..errors import UserError
+from ..forward import Caching, check_caching
 from ..row import Decoder
 
 
@@ -42,7 +43,7 @@ class RunSettings:
     stop: tuple[str, ...] = ()
     chat: bool = False
     batch_size: int = 8
-    prefix_cache: bool = False
+    prefix_cache: Caching = False
     shots: int | None = None
     execute_code: bool = False
     traces: bool = True
@@ -65,6 +66,7 @@ class RunSettings:
             _check_whole("seed", seed, 0)
         if not isinstance(self.temperature, int | float) or not math.isfinite(self.temperature) or self.temperature < 0:
             raise UserError(f"temperature must be 0 or a positive number, not {self.temperature!r}.")
+        check_caching(self.prefix_cache)
         checked_stop(self.stop)
         for name in ("name", "decoder", "split"):
             check_unicode(f"The {name} of a run", getattr(self, name) or "")
@@ -86,7 +88,9 @@ class RunSettings:
                 value = tuple(value) if isinstance(value, list | tuple) else (value,)
             elif isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
                 value = float(value)
-            kind = {"limit": int, "shots": int, "name": str}.get(name, type(default))
+            # whose kinds the default does not tell; a prefix cache's are checked with its values
+            kinds = {"limit": int, "shots": int, "name": str, "prefix_cache": type(value)}
+            kind = kinds.get(name, type(default))
             if not (isinstance(value, kind) and isinstance(value, bool) == (kind is bool)) and value is not None:
                 raise UserError(f"The setting {name} of a run cannot be {value!r}; its default is {default!r}.")
             values[name] = value

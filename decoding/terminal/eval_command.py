@@ -38,6 +38,7 @@ def evaluate(
     tokens: options.Tokens,
     batch_size: options.BatchSize = 8,
     prefix_cache: options.PrefixCache = False,
+    append_cache: options.AppendCache = False,
     execute_code: own.ExecuteCode = False,
     shots: own.Shots = None,
     data: own.Data = None,
@@ -49,6 +50,7 @@ def evaluate(
 ) -> None:
     """Run a decoder on tasks, score its answers, and keep every item with its trace in FOLDER."""
     files = own.named_files(data)
+    caching = options.caching(prefix_cache, append_cache)
     source.check_use([decoder.partition(":")[0]])
     with status("starting"):
         from ..backbone import model_folder
@@ -69,7 +71,7 @@ def evaluate(
             stop=tuple(tokens.stop or ()),
             chat=chat,
             batch_size=batch_size,
-            prefix_cache=prefix_cache,
+            prefix_cache=caching,
             shots=shots,
             execute_code=execute_code,
             traces=traces,

@@ -40,6 +40,7 @@ def generate(
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 8,
     prefix_cache: options.PrefixCache = False,
+    append_cache: options.AppendCache = False,
     alternatives: options.Alternatives = 0,
     save: options.Save = None,
     as_json: options.AsJson = False,
@@ -49,6 +50,7 @@ def generate(
     """Decode a text for PROMPT, or for every prompt of a file, and show how it came about."""
     if as_json and quiet:
         raise UserError("--json and --quiet exclude each other; give one of them.")
+    caching = options.caching(prefix_cache, append_cache)
     source.check_use([decoder])
     prompts = _prompts(prompt, file)
     if save is not None:
@@ -72,7 +74,7 @@ def generate(
         seed=seed,
         batch_size=batch_size,
         chat=chat,
-        prefix_cache=prefix_cache,
+        prefix_cache=caching,
         alternatives=alternatives,
     )
     many = functools.partial(_decode_many, decode, len(prompts), backbone, stops, tokens)

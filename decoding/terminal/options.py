@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from ..errors import UserError
 from .signatures import OptionGroup
 
 
@@ -97,6 +98,23 @@ PrefixCache = Annotated[
         "quicker, and an approximation.",
     ),
 ]
+AppendCache = Annotated[
+    bool,
+    make_option(
+        _TOKENS,
+        "--append-cache",
+        "A prefix cache in which a window's first pass computes anew only what the window before it holds: quicker "
+        "still for long texts, and a coarser approximation.",
+    ),
+]
+
+
+def caching(prefix_cache: bool, append_cache: bool) -> bool | Literal["append"]:
+    """What `generate` takes for the two options. Raises UserError for both."""
+    if prefix_cache and append_cache:
+        raise UserError("--prefix-cache and --append-cache exclude each other; give one of them.")
+    return "append" if append_cache else prefix_cache
+
 
 Alternatives = Annotated[
     int,

@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 
 from ..backbone import Backbone
 from ..errors import UserError
+from ..forward import Caching
 from ..generation import generate
 from ..row import Decoder
 from .problems import problems
@@ -59,7 +60,7 @@ def measure_accuracy(
     seed: int = 0,
     batch_size: int = 16,
     chat: bool = False,
-    prefix_cache: bool = False,
+    prefix_cache: Caching = False,
     execute_code: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> Accuracy:
