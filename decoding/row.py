@@ -106,8 +106,7 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
     first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
-    # the response position before which the prefix cache holds keys and values, and guidance's second one (True)
-    kept: dict[bool, int] = field(default_factory=dict)
+    kept: dict[bool, int] = field(default_factory=dict)  # where each cache's prefix ends; True: guidance's
     _opened: WindowOpened | None = None
     _chosen: StructureChosen | None = None
     _steps: list[Step] = field(default_factory=list)
