@@ -54,7 +54,9 @@ class DyStruct:
     the structure rule's. diagnostic_passes: K. passes: T(B) by interpolation between min_passes and max_passes, or
     as a share of the budget. weld_radius in tokens, weld_passes a boundary. schedule "left-to-right" is the
     ablation that ignores priorities. edge_base_rate: whether edge logits keep the base rate of what they were fitted
-    on, as a logistic fit has it, or lose it, which leaves likelihood ratios (R8). Raises UserError for a value that is
+    on, as a logistic fit has it, or lose it, which leaves likelihood ratios (R8). threshold: None commits as evenly as
+    possible over a block's passes (R11); a probability commits in each of them all tokens of at least this confidence,
+    and of the others an even share over the passes that are left. Raises UserError for a value that is
     none of these.
     """
 
@@ -71,6 +73,7 @@ class DyStruct:
     final_instability: Literal["calibrated", "centred"] = "calibrated"
     schedule: Literal["priority", "left-to-right"] = "priority"
     edge_base_rate: Literal["kept", "removed"] = "kept"
+    threshold: float | None = None
     weights: EvidenceWeights | None = None
 
     def __post_init__(self) -> None:
@@ -87,6 +90,8 @@ class DyStruct:
                 raise UserError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}.")
         if self.min_passes > self.max_passes:
             raise UserError(f"min_passes ({self.min_passes}) must not exceed max_passes ({self.max_passes}).")
+        if self.threshold is not None and not (isinstance(self.threshold, int | float) and 0 <= self.threshold <= 1):
+            raise UserError(f"threshold must be a number from 0 to 1, not {self.threshold!r}.")
         if self.weights is not None and not isinstance(self.weights, EvidenceWeights):
             raise UserError(f"weights must be EvidenceWeights or None, not {self.weights!r}.")
         if not isinstance(self.prior, PriorConfig):
@@ -143,7 +148,7 @@ class DyStruct:
             row.choose_structure(_record(window.index, structure, exact, passes))
 
             # 4. Block-wise resolution and edge-welding
-            yield from _resolve(row, structure, start, end, passes)
+            yield from self._resolve(row, structure, start, end, passes)
             yield from self._weld(row, structure.partition, start)
 
             # 5. State update
@@ -176,6 +181,27 @@ class DyStruct:
             for size, h in zip(sizes, instabilities, strict=True)
         )
 
+    def _resolve(self, row: Row, structure: Structure, start: int, end: int, passes: tuple[int, ...]) -> Iterator[Pass]:
+        """Commit the blocks in order; when passes run short quotas grow, and the last pass fills the window (R12)."""
+        blocks, masked = structure.partition.blocks, end - start
+        for done, block in enumerate(structure.order):
+            a, b = blocks[block]
+            waiting = len(blocks) - done - 1
+            allowed = min(passes[block], row.passes_left - waiting)
+            if allowed < 1:  # fewer passes than blocks: everything left at once
+                yield from self._fill(start, end, None, quotas(masked, row.passes_left))
+                return
+            yield from self._fill(start + a, start + b, block, quotas(b - a, allowed))
+            masked -= b - a
+
+    def _fill(self, start: int, end: int, block: int | None, counts: list[int]) -> Iterator[Pass]:
+        """The passes that commit all that is masked in a span, so many each where they are even."""
+        for k, (quota, left) in enumerate(zip(counts, masks(counts), strict=True)):
+            yield Pass(
+                "resolve", start, end, quota,
+                block=block, masked=left, threshold=self.threshold, passes_left=len(counts) - k,
+            )  # fmt: skip
+
     def _weld(self, row: Row, partition: Partition, start: int) -> Iterator[Pass]:
         """Remask and refine around the boundaries, as far as the budget goes; "joint" refines all of them at once."""
         todo = welds(partition, self.weld_radius, self.weld)
@@ -201,24 +227,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fixed-windows": {"prior": PriorConfig(min_length=28, max_length=28)},
     "one-block": {"structure": "none", "length_rule": "mode"},
 }
-
-
-def _resolve(row: Row, structure: Structure, start: int, end: int, passes: tuple[int, ...]) -> Iterator[Pass]:
-    """Commit the blocks in their order; when passes run short quotas grow, and the last pass fills the window (R12)."""
-    blocks, masked = structure.partition.blocks, end - start
-    for done, block in enumerate(structure.order):
-        a, b = blocks[block]
-        waiting = len(blocks) - done - 1
-        allowed = min(passes[block], row.passes_left - waiting)
-        if allowed < 1:  # fewer passes than blocks: everything left at once
-            counts = quotas(masked, row.passes_left)
-            for quota, left in zip(counts, masks(counts), strict=True):
-                yield Pass("resolve", start, end, quota, masked=left)
-            return
-        counts = quotas(b - a, allowed)
-        for quota, left in zip(counts, masks(counts), strict=True):
-            yield Pass("resolve", start + a, start + b, quota, block=block, masked=left)
-        masked -= b - a
 
 
 def _undiagnosed(length: int) -> Diagnostics:

@@ -182,9 +182,10 @@ class Engine:
                 fresh, entropy=entropy, margin=margin, jump=found.jump, probability=found.said.probability,
                 repeated=any(row.plays_again(request) for row, request in requests),
             )  # fmt: skip
-        return torch.stack(
-            [value.float() for value in self.canvas.commit(region, fresh, found.quotas, tentative)], dim=1
-        )  # fmt: skip
+        threshold = next((request.threshold for _, request in requests if request.threshold is not None), None)
+        sure = None if threshold is None else (threshold, found.passes_left)
+        outcome = self.canvas.commit(region, fresh, found.quotas, tentative, sure)
+        return torch.stack([value.float() for value in outcome], dim=1)
 
     def _observe_gaps(self, requests: list[tuple[Row, Pass]], found: Predicted) -> None:
         """Of each window's first diagnostic pass, the divergence of neighbours' distributions (R5)."""

@@ -22,10 +22,13 @@ class Pass:
     positions of [start, end) get their tokens; None where the decoder itself commits by the pass's figures. A
     diagnostic pass commits tentatively (R4). `block` names what is worked on, for the trace. `parts`: the spans of
     [start, end) that are in play, where it is not in play as a whole, in ascending order. `visible`: the response
-    position from which on the model sees nothing. Guidance takes two forward passes.
+    position from which on the model sees nothing. Guidance takes two forward passes. `threshold`: every masked position
+    of at least this confidence is committed, and no fewer than an even share of what is masked over `passes_left`
+    passes, this one among them; `commit` is the share of a pass before which only shares were committed. All passes of
+    a decoder have the same threshold or none.
 
-    What saves work: `masked`, where commit is a number: how many of the positions in play are masked in the pass, if
-    the decoder knows; only these are projected. `figures`: which figures the decoder reads beside token and
+    What saves work: `masked`, where commit is a number: how many of the positions in play are masked in the pass, or
+    at most, if the decoder knows; only these are projected. `figures`: which figures the decoder reads beside token and
     confidence; of masked positions only, unless `everywhere`. `prefix`: with a prefix cache, keys and values of what
     is before this response position are those of the row's first pass with this prefix, or with one before it; None is
     the open window's start.
@@ -44,6 +47,8 @@ class Pass:
     figures: tuple[str, ...] = ()
     everywhere: bool = False
     prefix: int | None = None
+    threshold: float | None = None
+    passes_left: int = 0
 
     def __post_init__(self) -> None:
         unknown = set(self.figures) - set(FIGURES)

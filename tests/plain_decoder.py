@@ -203,7 +203,13 @@ class PlainDecoder:
             for k in range(passes):
                 masked = [j for j in inside if self.canvas[j] == MASK]
                 said = self.predict(masked)
-                chosen = self.first({j: said[j].confidence for j in masked}, base + (k < extra), -1)
+                count = base + (k < extra)
+                if kind == "resolve" and s.threshold is not None:
+                    if any(abs(said[j].confidence - s.threshold) < 1e-4 for j in masked):
+                        raise NearTie
+                    sure = sum(said[j].confidence >= s.threshold for j in masked)
+                    count = max(sure, math.ceil(len(masked) / (passes - k)))
+                chosen = self.first({j: said[j].confidence for j in masked}, count, -1)
                 for j in inside:
                     visits[j].append(Visit(said.get(j), j in chosen))
                 for j in chosen:

@@ -28,7 +28,9 @@ def decode(decoder: Any, **settings: Any):
     return generate(model, PROMPTS, decoder, **{"max_new_tokens": 20, "budget": 300, **settings}), model
 
 
-@pytest.mark.parametrize("decoder", [SAMPLED, replace(SAMPLED, weld="joint"), Block(4)])
+@pytest.mark.parametrize(
+    "decoder", [SAMPLED, replace(SAMPLED, weld="joint"), replace(SAMPLED, threshold=0.5), Block(4)]
+)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_generation_reads_twice_a_window_and_row(decoder: Any, temperature: float) -> None:
     """Diagnostics, and the finished tokens with all that happened; a decoder without diagnostics reads once."""

@@ -222,7 +222,14 @@ def test_everything_is_written(pair: list[Path], tmp_path: Path) -> None:
     assert all(path.stat().st_size > 0 for path in written)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {path.name for path in written}
-    assert {"tables.md", "results.tex", "mcnemar.csv", "accuracy-maths.png", "accuracy-logic.png", "accuracy-mean.png"} <= names
+    assert {
+        "tables.md",
+        "results.tex",
+        "mcnemar.csv",
+        "accuracy-maths.png",
+        "accuracy-logic.png",
+        "accuracy-mean.png",
+    } <= names
     assert (tmp_path / "out" / "accuracy-maths.png").read_bytes().startswith(b"\x89PNG")
 
 

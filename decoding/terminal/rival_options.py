@@ -42,7 +42,13 @@ RIVALS = (
     Rival("top_p", float, "P", "Tokens from the nucleus of this probability only."),
     Rival("top_k", int, "N", "Tokens from the most probable N only."),
     Rival("eps", float, "X", "The last noise level."),
-    Rival("threshold", float, "P", "Commit every masked position of the block that is at least this confident."),
+    Rival(
+        "threshold",
+        float,
+        "P",
+        "Commit every masked position of the block that is at least this confident; with dystruct at least an even "
+        "share, default no threshold.",
+    ),
     Rival("factor", float, "X", "Commit rank r as long as its confidence is at least 1 - X / (r + 1)."),
     Rival("initial_length", int, "N", "Tokens of the response to begin with."),
     Rival("high", float, "P", "Commit every masked position of the block that is more confident than this."),
