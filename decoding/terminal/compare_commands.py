@@ -25,7 +25,7 @@ COMPARED = ("dystruct", "block", "fixed", "dream", "fast", "daedal", "adablock",
 
 # What a decoder does where a setting is not given.
 UNSET = {
-    "dystruct": {"length_rule": "what suits --structure", "weights": "the model's"},
+    "dystruct": {"length_rule": "what suits --structure", "threshold": "even quotas", "weights": "the model's"},
     "block": {"passes": "one a token"},
     "fixed": {"block_length": "the whole response", "steps": "one a token", "end_of_turn": "none"},
     "dream": {
