@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from dystruct.decoding import Block, UserError, generate
+from dystruct.decoding import Block, UserError, forward, generate
 from dystruct.decoding.backbone import Backbone
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
@@ -17,7 +17,7 @@ from dystruct.decoding.bench.gpu import Needed
 from dystruct.decoding.bench.measure import Clock, Recording, Traffic, timed
 from dystruct.decoding.bench.originals import Served, against
 from dystruct.decoding.bench.overhead import ratio, structure_share
-from dystruct.decoding.bench.scaling import batches, prompts, responses, scaling, vocabularies
+from dystruct.decoding.bench.scaling import batches, prompts, responses, scaling, uneven, vocabularies
 from dystruct.decoding.bench.workloads import DECODER, random_model, random_prompt
 from dystruct.decoding.evaluation.run_folder import RunFolder
 from dystruct.inference.bench import Row
@@ -79,6 +79,10 @@ def test_scaling_has_its_rows(monkeypatch: pytest.MonkeyPatch, small: Any) -> No
     assert [row.name.split(",")[-1] for row in rows] == [" prefix cache", " append"] * 3
     assert rows[5].value == pytest.approx(rows[3].value / rows[1].value)
     assert [row.target for row in rows] == [*[None] * 5, 1.5]
+    whole = forward.shared_calls
+    rows = uneven(Clock(), (3,), tokens=4)
+    assert [row.unit for row in rows] == ["1/s", "x"] and min(row.value for row in rows) > 0
+    assert forward.shared_calls is whole
     rows = vocabularies(Clock(), (64,))
     assert rows[1].unit == "x" and rows[1].value > 0 and rows[2].value == pytest.approx(48 * 64 * 4 / 2**20)
 
@@ -230,9 +234,11 @@ def test_the_table_is_also_written_as_json(
 @pytest.mark.parametrize("full", [False, True])
 def test_the_whole_ranges_are_those_asked_for(full: bool) -> None:
     parts = scaling(Clock(), full=full)
-    assert [part.func for part in parts] == [batches, prompts, responses, vocabularies]
+    assert [part.func for part in parts] == [batches, uneven, prompts, responses, vocabularies]
     assert [(min(part.args[1]), max(part.args[1])) for part in parts] == (
-        [(1, 64), (32, 2048), (64, 4096), (1024, 131072)] if full else [(1, 4), (32, 512), (64, 256), (1024, 32768)]
+        [(1, 64), (8, 64), (32, 2048), (64, 4096), (1024, 131072)]
+        if full
+        else [(1, 4), (8, 8), (32, 512), (64, 256), (1024, 32768)]
     )
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from unittest import mock
 
 from dystruct.inference.bench import Row
 from dystruct.model import PriorConfig
 
+from .. import forward
 from ..backbone import Backbone
 from ..dystruct import DyStruct
 from ..forward import Caching
@@ -47,6 +49,28 @@ def batches(clock: Clock, sizes: Sequence[int], tokens: int = 48) -> list[Row]:
         seconds, passes = _decode_seconds(clock, model, prompts, tokens)
         rows.append(Row(f"batch {size}: time of a row's pass", 1e3 * seconds / passes, "ms"))
     return rows
+
+
+def uneven(clock: Clock, sizes: Sequence[int], tokens: int = 48, rounds: int = 1) -> list[Row]:
+    """Tokens a second behind prompts of 33 to 138 tokens, and over those of one call as long as the longest row."""
+    model, rows = random_model(), []
+    for size in sizes:
+        lengths = [33 + round(105 * number / max(size - 1, 1)) for number in range(size)]
+        prompts = [random_prompt(model, length, number) for number, length in enumerate(lengths)]
+        decode = partial(
+            generate, model, prompts, DECODER, max_new_tokens=tokens, budget=1 << 20, batch_size=size
+        )  # fmt: skip
+        times = clock.interleaved({"apart": decode, "together": partial(_in_one_call, decode)}, rounds)
+        rows += [
+            Row(f"batch {size}, prompts of 33 to 138: tokens a second", size * tokens / times["apart"], "1/s"),
+            Row("  over those of one call for all rows", times["together"] / times["apart"], "x"),
+        ]
+    return rows
+
+
+def _in_one_call(decode: Callable[[], object]) -> None:
+    with mock.patch.object(forward, "shared_calls", lambda lengths, _: [list(range(len(lengths)))]):
+        decode()
 
 
 def prompts(clock: Clock, lengths: Sequence[int], rounds: int = 1) -> list[Row]:
@@ -120,6 +144,7 @@ def scaling(clock: Clock, *, full: bool) -> list[Callable[[], list[Row]]]:
     """The measurements of benchmark 4, one after the other, over the whole ranges if `full`."""
     return [
         partial(batches, clock, (1, 2, 4, 8, 16, 32, 64) if full else (1, 4)),
+        partial(uneven, clock, (8, 16, 64) if full else (8,)),
         partial(prompts, clock, (32, 128, 512, 1024, 2048) if full else (32, 512)),
         partial(responses, clock, (64, 256, 1024, 4096) if full else (64, 256)),
         partial(vocabularies, clock, (1024, 8192, 32768, 131072) if full else (1024, 32768)),
