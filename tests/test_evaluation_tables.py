@@ -17,7 +17,7 @@ from dystruct.decoding.evaluation.report import find_runs, report
 from dystruct.decoding.evaluation.statistics import Mean, mcnemar
 from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
 from dystruct.decoding.evaluation.table import Number, Table
-from dystruct.decoding.evaluation.tables import all_tables, is_main
+from dystruct.decoding.evaluation.tables import all_tables, main_runs
 from evaluation_runs import make_run
 
 OURS, NO_SCHEDULE = "dystruct:passes=share", "dystruct:passes=share,schedule=left-to-right"
@@ -141,7 +141,9 @@ def test_sensitivity(tmp_path: Path, name: str, setting: str, values: tuple[str,
     assert [
         tuple(float(value) for key, value in list(row.items())[1:] if not key.endswith("se")) for row in rows(table)
     ] == [(k / 4, 10 * k + 1, k) for k in range(3)]
-    assert [is_main(load_summary(folder)) for folder in folders] == [False, True, False]
+    summaries = [load_summary(folder) for folder in folders]
+    assert main_runs(summaries) == [summaries[1]], "the others are in the table above"
+    assert main_runs(summaries[2:]) == [summaries[2]], "which a single run has not"
     others = {"alpha0", "longest-window", "shortest-window", "weld-radius", "ablations"} - {name}
     assert not others & set(found)
 

@@ -72,7 +72,7 @@ def merged(runs: Sequence[RunSummary]) -> list[RunSummary]:
 
 def results(runs: Sequence[RunSummary]) -> Table:
     """Accuracy in percent with standard errors, decoders by tasks: the shape of the paper's Table 1."""
-    shown = [run for run in runs if is_main(run)] or list(runs)
+    shown = main_runs(runs)
     tasks = _tasks(shown)
     rows = []
     for run in ordered(shown):
@@ -193,7 +193,7 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
     fewer items of a task, if it is known which ones those are.
     """
     rows: list[tuple[Cell, ...]] = []
-    shown = [run for run in ordered(runs) if is_main(run)]
+    shown = ordered(main_runs(runs))
     for ours in shown:
         for other in shown:
             if not _is_ours(ours) or (_is_ours(other) and shown.index(other) <= shown.index(ours)):
@@ -211,13 +211,17 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
     return Table("mcnemar", caption, columns, tuple(rows))
 
 
-def is_main(run: RunSummary) -> bool:
-    """Whether a run belongs in the main table: it leaves all that the other tables vary at its default."""
-    if not _is_ours(run):
-        return True
+def main_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """The runs that belong in the main table: all but those that another table shows with something varied."""
     default = plain(DyStruct())
-    same = all(_setting(run, setting) == _in(default, setting) for setting in SENSITIVITY)
-    return same and _parts(run) == ("priority", True)
+    varied = {
+        id(run)
+        for names in (COMPONENTS, *((setting,) for setting in SENSITIVITY))
+        for family in _families(runs, names)
+        for run in family
+        if any(_setting(run, name) != _in(default, name) for name in names)
+    }
+    return [run for run in runs if id(run) not in varied]
 
 
 def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
