@@ -12,7 +12,7 @@ import pytest
 import dystruct.decoding
 from command_line import Run
 from dystruct.decoding import DECODERS, AdaBlock, Daedal, Dream, DyStruct, Fast, Fixed, Hierarchy, VsbLike
-from dystruct.decoding.terminal.decoder_options import DECODER_SETTINGS
+from dystruct.decoding.terminal.decoder_options import DECODER_SETTINGS, named_decoder
 from dystruct.decoding.terminal.rival_options import RIVALS, SETTING_OF
 
 
@@ -87,7 +87,9 @@ def test_every_setting_of_every_rival_has_its_option() -> None:
 def test_decoders_lists_all_of_them_with_their_defaults(run: Run) -> None:
     outcome = run("decoders")
     assert outcome.status == 0
-    listed = dict(part.split("\n", 1) for part in re.split(r"\n\n", outcome.out.strip()))
+    *parts, ending = re.split(r"\n\n", outcome.out.strip())
+    listed = dict(part.split("\n", 1) for part in parts)
+    assert named_decoder(ending.splitlines()[-1]) == DyStruct(structure="sample", schedule="left-to-right")
     headings = {heading.partition(":")[0]: body for heading, body in listed.items()}
     assert list(headings) == list(DECODERS)
     assert "--threshold: 0.9" in headings["adablock"] and "--block-length: 32" in headings["fast"]

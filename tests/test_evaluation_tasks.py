@@ -132,7 +132,17 @@ def test_decoders_by_text() -> None:
     assert decoder_of("dystruct:structure=sample,alpha0=2,schedule=left-to-right,prior.min_length=4") == DyStruct(
         structure="sample", schedule="left-to-right", prior=PriorConfig(concentration=2, min_length=4)
     )
-    for wrong in ("fast:schedule=priority", "dystruct:prior.min_length=x", "dystruct:min_passes=0", "dystruct:x=1"):
+    assert decoder_of("dystruct:diagnostic-passes=2,prior.evidence_scale=0.5") == DyStruct(
+        diagnostic_passes=2, prior=PriorConfig(evidence_scale=0.5)
+    )
+    for wrong in (
+        "dystruct:min_passes=2,min-passes=3",
+        "dystruct:schedule",
+        "fast:schedule=priority",
+        "dystruct:prior.min_length=x",
+        "dystruct:min_passes=0",
+        "dystruct:x=1",
+    ):
         with pytest.raises(UserError):
             decoder_of(wrong)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +134,7 @@ def decoder_of(text: str) -> Decoder:
     """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values."""
     from ..terminal.decoder_options import named_decoder
 
-    name, _, listed = text.partition(":")
-    options, by_name = [], {}
-    for item in filter(None, listed.split(",")):
-        setting, _, value = item.partition("=")
-        if setting in _IN_PYTHON:
-            by_name[setting] = value
-        else:
-            options.append(item)
-    decoder: Any = named_decoder(f"{name}:{','.join(options)}" if options else name)
-    for setting, value in by_name.items():
-        decoder = _changed(decoder, setting, value)
-    return decoder
+    return named_decoder(text)
 
 
 def identity(model: Backbone, folder: Path | None) -> dict[str, Any]:
@@ -173,26 +162,6 @@ _DESCRIBED: dict[str, Any] = {
     "model": dict, "decoder": str, "decoder_settings": dict, "tasks": dict, "seeds": list, "draws": int, "budget": int,
     "max_new_tokens": int, "temperature": int | float,
 }  # fmt: skip
-
-# Settings of DyStruct that the command line has no options for.
-_IN_PYTHON = (
-    "prior.min_length", "prior.max_length", "prior.order_temperature", "prior.anchoring", "diagnostic_passes",
-    "min_passes", "max_passes", "weld_passes", "final_instability", "schedule",
-)  # fmt: skip
-
-
-def _changed(decoder: Any, setting: str, text: str) -> Any:
-    """The decoder with a setting changed to what a text says, in the type of its present value."""
-    holder, _, name = setting.rpartition(".")
-    inner: Any = getattr(decoder, holder, None) if holder else decoder
-    if not hasattr(inner, name):
-        raise UserError(f"The decoder {type(decoder).__name__} has no setting {setting}; leave it out.")
-    kind = type(getattr(inner, name))
-    try:
-        inner = replace(inner, **{name: kind(text)})
-    except ValueError as error:
-        raise UserError(f"{setting}={text} is refused ({str(error).rstrip('.')}); correct it.") from error
-    return replace(decoder, **{holder: inner}) if holder else inner
 
 
 def _as_list(value: Any) -> Any:

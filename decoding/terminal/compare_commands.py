@@ -13,7 +13,7 @@ import typer
 from ..ending import check_unicode
 from ..errors import UserError
 from . import options
-from .decoder_options import DECODER_SETTINGS, named_decoder
+from .decoder_options import DECODER_SETTINGS, IN_PYTHON, named_decoder
 from .model_options import Chat, Model, WeightedSource
 from .reporting import memory_errors, status
 from .rival_options import SETTING_OF
@@ -66,6 +66,8 @@ def decoders() -> None:
                 unset = f"unset ({UNSET[name][setting]})" if default is None else None
                 typer.echo(f"  {_option(setting)}: {unset or ('off' if default is False else default)}")
         typer.echo("")
+    typer.echo("Settings without dashes are given behind the decoder's name, as in compare, eval and a sweep's file:")
+    typer.echo("dystruct:structure=sample,schedule=left-to-right")
 
 
 def compare(
@@ -163,8 +165,8 @@ def _settings(kind: Any, within: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _option(setting: str) -> str:
-    """How a setting is given: by its option, or in Python only."""
+    """How a setting is given: by its option, or in Python and, most of them, behind the decoder's name."""
     for option, name in {**DECODER_SETTINGS, **SETTING_OF}.items():
         if name == setting:
             return option
-    return f"{setting} (in Python)"
+    return setting if setting in IN_PYTHON else f"{setting} (in Python)"

@@ -221,13 +221,22 @@ def _check_use(made: Any, preset: str | None, given: dict[str, Any]) -> None:
 
 
 def named_decoder(text: str) -> Any:
-    """The decoder that NAME or NAME:setting=value,… says. Raises UserError for settings that there are not."""
+    """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values.
+
+    A setting is called as its option is, or, where DyStruct's has none, as in Python.
+    """
     name, _, listed = text.partition(":")
     given: dict[str, Any] = {}
+    in_python: dict[str, Any] = {}
     preset = None
     for item in filter(None, listed.split(",")):
         setting, sign, value = item.partition("=")
         option = f"--{setting.strip().replace('_', '-')}"
+        if (field := setting.strip().replace("-", "_")) in IN_PYTHON:
+            if field in in_python:
+                raise UserError(f"{setting!r} is given twice in {text!r}; give it once.")
+            in_python[field] = _value(setting, IN_PYTHON[field], value)
+            continue
         if option != "--preset" and option not in _KINDS:
             raise UserError(f"There is no setting {setting!r} in {text!r}; `dystruct decoders` lists them.")
         if option in given or (option == "--preset" and preset is not None):
@@ -238,7 +247,23 @@ def named_decoder(text: str) -> Any:
             preset = value
         else:
             given[option] = _value(setting, _KINDS[option], value) if sign else True
-    return decoder_of(name, preset, given)
+    decoder = decoder_of(name, preset, given)
+    for setting, value in in_python.items():
+        decoder = _changed(decoder, setting, value)
+    return decoder
+
+
+def _changed(decoder: Any, setting: str, value: Any) -> Any:
+    """The decoder with a setting, or one of its prior, changed."""
+    holder, _, name = setting.rpartition(".")
+    inner: Any = getattr(decoder, holder, None) if holder else decoder
+    if not hasattr(inner, name):
+        raise UserError(f"The decoder {type(decoder).__name__} has no setting {setting}; leave it out.")
+    try:
+        inner = replace(inner, **{name: value})
+        return replace(decoder, **{holder: inner}) if holder else inner
+    except ValueError as error:
+        raise UserError(f"{setting}={value} is refused ({str(error).rstrip('.')}); correct it.") from error
 
 
 # Option -> the kind of its value.
@@ -249,6 +274,20 @@ _KINDS: dict[str, Any] = {
     "--r-weld": int,
     "--block-length": int,
     **{rival.option: rival.kind for rival in RIVALS},
+}
+# Setting that has no option -> the kind of its value.
+IN_PYTHON: dict[str, Any] = {
+    "prior.min_length": int,
+    "prior.max_length": int,
+    "prior.order_temperature": float,
+    "prior.evidence_scale": float,
+    "prior.anchoring": str,
+    "diagnostic_passes": int,
+    "min_passes": int,
+    "max_passes": int,
+    "weld_passes": int,
+    "final_instability": str,
+    "schedule": str,
 }
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
