@@ -282,6 +282,24 @@ def test_accuracy_shows_every_decoder_and_fills_those_on_the_front() -> None:
     assert ends == [[[cost, low], [cost, high]] for cost, (low, high) in zip(passes, interval, strict=True)]
 
 
+def test_points_of_one_name_are_joined_and_noted() -> None:
+    names, notes = ["a", "b", "a", "b"], ["256", "64", "64", "256"]
+    ax = plot_accuracy([100, 20, 30, 90], [0.4, 0.2, 0.3, 0.5], names, notes=notes)
+    joined = [np.column_stack(each.get_data()).tolist() for each in ax.lines if len(each.get_xdata()) == 2]
+    assert [[30, 0.3], [100, 0.4]] in joined and [[20, 0.2], [90, 0.5]] in joined
+    beside = {(text.get_text(), text.xy) for text in ax.texts}
+    assert beside == {("256", (100, 0.4)), ("64", (20, 0.2)), ("64", (30, 0.3)), ("256", (90, 0.5))}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["Pareto front", "a", "b"]
+    points = [each for each in ax.lines if len(each.get_xdata()) == 1]
+    assert len({(each.get_color(), each.get_marker()) for each in points}) == 2
+
+
+def test_many_decoders_do_not_look_alike() -> None:
+    names = [f"decoder {number}" for number in range(30)]
+    ax = plot_accuracy(range(30), [0.5] * 30, names)
+    assert len({(each.get_color(), each.get_marker()) for each in ax.lines if each.get_label() in names}) == 30
+
+
 # --- calibration
 
 
@@ -374,6 +392,7 @@ def test_the_checks_pictures_name_what_they_show() -> None:
         (lambda: plot_weights(["a"], [1, 2]), r"values must have shape \(1,\)"),
         (lambda: plot_rank_histogram([]), "at least one rank"),
         (lambda: plot_accuracy([1], [1, 2], ["a"]), "must be 1 each"),
+        (lambda: plot_accuracy([1], [1], ["a"], notes=["a", "b"]), "notes must be 1, got 2"),
         (lambda: plot_accuracy([1], [1], ["a"], interval=[1, 2]), r"interval must have shape \(1, 2\)"),
     ],
 )

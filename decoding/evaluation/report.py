@@ -65,11 +65,11 @@ def report(paths: Sequence[Path], out: Path) -> list[Path]:
 
 
 def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:
-    """Accuracy against forward passes, means of tasks, a point a run that has them all.
+    """Accuracy against forward passes, means of tasks, a point a run that has them all, with its budget beside it.
 
     With intervals of two standard errors. None for fewer than two runs.
     """
-    passes, accuracy, bars, names = [], [], [], []
+    passes, accuracy, bars, names, budgets = [], [], [], [], []
     for run in ordered(merged(runs)):
         found = pooled(run)
         figures = [found[task].figures if task in found else {} for task in tasks]
@@ -79,11 +79,12 @@ def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) 
         passes.append(sum(of["forward_passes"].value for of in figures) / len(figures))
         accuracy.append(value.value)
         bars.append([max(0.0, value.value - 2 * (value.error or 0)), min(1.0, value.value + 2 * (value.error or 0))])
-        names.append(f"{run.label} ({run.settings['budget']})")
+        names.append(run.label)
+        budgets.append(str(run.settings["budget"]))
     if len(names) < 2:
         return None
-    figure = Figure(figsize=(9.0, max(3.8, 0.28 * len(names))), layout="constrained")
-    axes = plot_accuracy(passes, accuracy, names, interval=bars, ax=figure.add_subplot())
+    figure = Figure(figsize=(9.0, max(4.5, 0.28 * len(set(names)))), layout="constrained")
+    axes = plot_accuracy(passes, accuracy, names, interval=bars, notes=budgets, ax=figure.add_subplot())
     axes.set_title(title)
     return figure
 

@@ -28,11 +28,14 @@ def plot_accuracy(
     names: Sequence[str],
     *,
     interval: ArrayLike | None = None,
+    notes: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Accuracy (n,), 0 to 1, against mean forward passes (n,) of decoders called `names`, and their Pareto front.
 
-    interval (n, 2): lower and upper ends of each accuracy, drawn as bars. Raises ValueError where numbers differ.
+    Points of one name, such as a decoder's under several budgets, look alike and are joined. interval (n, 2): lower
+    and upper ends of each accuracy, drawn as bars. notes (n): a word beside each point. Raises ValueError where
+    numbers differ.
     """
     cost, gain = np.asarray(passes, dtype=float), np.asarray(accuracy, dtype=float)
     if cost.shape != gain.shape or cost.shape != (len(names),) or not len(names):
@@ -40,19 +43,30 @@ def plot_accuracy(
     bars = None if interval is None else np.asarray(interval, dtype=float)
     if bars is not None and bars.shape != (len(names), 2):
         raise ValueError(f"interval must have shape ({len(names)}, 2), got {bars.shape}.")
+    if notes is not None and len(notes) != len(names):
+        raise ValueError(f"notes must be {len(names)}, got {len(notes)}.")
     ax = axes(ax, 7.0, 3.8)
     front = pareto_front(cost, gain)
     ax.step(
         cost[list(front)], gain[list(front)], where="post", color="0.85", linewidth=4, label="Pareto front", zorder=1
     )
-    for index, name in enumerate(names):
-        colour, marker = series_style(index)
-        if bars is not None:
-            ax.vlines(cost[index], *bars[index], color=colour, linewidth=1, zorder=2)
-        ax.plot(
-            cost[index], gain[index], marker, color=colour, markersize=8, label=name, zorder=3,
-            markerfacecolor=colour if index in front else "white", markeredgewidth=1.5,
-        )  # fmt: skip
+    for number, name in enumerate(dict.fromkeys(names)):
+        colour, marker = series_style(number)
+        own = sorted((index for index, other in enumerate(names) if other == name), key=cost.__getitem__)
+        if len(own) > 1:
+            ax.plot(cost[own], gain[own], color=colour, linewidth=0.8, alpha=0.5, zorder=2)
+        for index in own:
+            if bars is not None:
+                ax.vlines(cost[index], *bars[index], color=colour, linewidth=1, zorder=2)
+            ax.plot(
+                cost[index], gain[index], marker, color=colour, markersize=8, zorder=3, markeredgewidth=1.5,
+                markerfacecolor=colour if index in front else "white", label=name if index == own[0] else None,
+            )  # fmt: skip
+            if notes is not None:
+                ax.annotate(
+                    notes[index], (cost[index], gain[index]), xytext=(6, 4), textcoords="offset points", fontsize=7,
+                    color="0.35", zorder=4,
+                )  # fmt: skip
     ax.set_xlabel("forward passes a sequence")
     ax.set_ylabel("accuracy")
     ax.set_ylim(bottom=0)

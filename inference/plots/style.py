@@ -35,8 +35,8 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def series_style(index: int) -> tuple[str, str]:
-    """Colour and marker of the index-th series; the first 12 differ in their markers."""
-    return SERIES[index % len(SERIES)], MARKERS[index % len(MARKERS)]
+    """Colour and marker of the index-th series; the first 12 differ in their markers, the first 72 in either."""
+    return SERIES[index % len(SERIES)], MARKERS[(index + index // len(MARKERS)) % len(MARKERS)]
 
 
 @lru_cache(maxsize=4)
