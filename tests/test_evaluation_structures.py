@@ -17,6 +17,7 @@ from dystruct.decoding.evaluation.draws import with_draw
 from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.statistics import auroc
 from dystruct.decoding.evaluation.structures import Items, accuracies, majority, structure_tables
+from dystruct.decoding.evaluation.table import Number
 from evaluation_runs import FIGURES, make_run
 from scripted import backbone, hashed, uneven_weights
 
@@ -32,7 +33,7 @@ def records(answers: list[str | None], item: int = 0) -> list[dict[str, Any]]:
 
 @given(st.lists(ANSWERS, min_size=1, max_size=8), st.integers(1, 4))
 def test_accuracies_against_counting(answers: list[list[str | None]], size: int) -> None:
-    items = Items.of([record for item, given in enumerate(answers) for record in records(given, item)], "t", 0)
+    items = Items.of([record for item, given in enumerate(answers) for record in records(given, item)], ["t"], 0)
     found = accuracies(items, size)
     assert found is not None
     first = [given[:size] for given in answers]
@@ -92,6 +93,31 @@ def test_the_tables(tmp_path: Path) -> None:
     assert float(rows["entropy"]["p"]) < 0.05 and float(rows["entropy"]["a standard deviation beside confidence"]) > 0
     assert rows["1 - P(MAP)"]["p"] == "", "a constant score has no test"
     assert int(rows["entropy"]["wrong"]) == right.count("0")
+
+
+def test_all_tasks_together_are_as_one_task() -> None:
+    generator = random.Random(5)
+
+    def record(task: str, item: int, draw: int) -> dict[str, Any]:
+        value = generator.choice("abc")
+        told = {"entropy": generator.random(), "confidence": generator.random(), "map_probability": generator.random()}
+        return {"task": task, "item": item, "seed": 0, "draw": draw, "value": value, "correct": value == "a", **told}
+
+    two = {
+        rule: [record(task, item, draw) for task in ("x", "y") for item in range(20) for draw in range(draws)]
+        for rule, draws in (("map", 1), ("sample", 4))
+    }
+    one = {
+        rule: [{**r, "task": "all", "item": r["item"] + 20 * (r["task"] == "y")} for r in found]
+        for rule, found in two.items()
+    }
+    for apart, together in zip(structure_tables(two, 0, ""), structure_tables(one, 0, ""), strict=True):
+        rows = [row for row in apart.rows if row[0] == "all"]
+        assert len(rows) * 3 == len(apart.rows)
+        for row, wanted in zip(rows, together.rows, strict=True):
+            for cell, known in zip(row, wanted, strict=True):
+                value, target = (x.value if isinstance(x, Number) else x for x in (cell, known))
+                assert value == (pytest.approx(target) if isinstance(target, float) else target)
 
 
 def test_there_are_none_without_both_rules() -> None:

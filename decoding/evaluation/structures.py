@@ -12,7 +12,7 @@ What they foretell is that the MAP answer is wrong; the baseline is the negative
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -29,17 +29,17 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Items:
-    """The records of one task under one seed and one structure rule: by item, one for each draw."""
+    """Records under one seed and one structure rule: by task and item, one for each draw."""
 
-    draws: dict[int, list[Record]]
+    draws: dict[tuple[str, int], list[Record]]
 
     @classmethod
-    def of(cls, records: Sequence[Record], task: str, seed: int) -> Items:
-        """Those of a task and a seed, draws in their order."""
-        draws: dict[int, list[Record]] = {}
+    def of(cls, records: Sequence[Record], tasks: Collection[str], seed: int) -> Items:
+        """Those of some tasks and a seed, draws in their order."""
+        draws: dict[tuple[str, int], list[Record]] = {}
         for record in sorted(records, key=lambda record: (record["item"], record["draw"])):
-            if record["task"] == task and record["seed"] == seed and record["correct"] is not None:
-                draws.setdefault(record["item"], []).append(record)
+            if record["task"] in tasks and record["seed"] == seed and record["correct"] is not None:
+                draws.setdefault((record["task"], record["item"]), []).append(record)
         return cls(draws)
 
 
@@ -90,11 +90,13 @@ def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described:
     """The tables for runs by structure rule (map, consensus, sample); none without map and sample."""
     if not {"map", "sample"} <= set(runs):
         return []
-    tasks = dict.fromkeys(record["task"] for record in runs["map"])
+    tasks = {task: [task] for task in dict.fromkeys(record["task"] for record in runs["map"])}
+    if len(tasks) > 1:
+        tasks["all"] = list(tasks)
     rows: list[tuple[Cell, ...]] = []
     foretold: list[tuple[Cell, ...]] = []
-    for task in tasks:
-        found = {rule: Items.of(records, task, seed) for rule, records in runs.items()}
+    for task, members in tasks.items():
+        found = {rule: Items.of(records, members, seed) for rule, records in runs.items()}
         rows += _accuracy_rows(task, found)
         foretold += _score_rows(task, found)
     columns = (
@@ -191,7 +193,7 @@ def _single(items: Items | None) -> Mean | None:
     return mean([bool(draws[0]["correct"]) for draws in items.draws.values()]) if items and items.draws else None
 
 
-def _first(items: Items, item: int) -> Record | None:
+def _first(items: Items, item: tuple[str, int]) -> Record | None:
     return items.draws[item][0] if item in items.draws else None
 
 
