@@ -290,8 +290,7 @@ def test_points_of_one_name_are_joined_and_noted() -> None:
     beside = {(text.get_text(), text.xy) for text in ax.texts}
     assert beside == {("256", (100, 0.4)), ("64", (20, 0.2)), ("64", (30, 0.3)), ("256", (90, 0.5))}
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["Pareto front", "a", "b"]
-    points = [each for each in ax.lines if len(each.get_xdata()) == 1]
-    assert len({(each.get_color(), each.get_marker()) for each in points}) == 2
+    assert len({(each.get_color(), each.get_marker()) for each in ax.lines if len(each.get_xdata()) == 1}) == 2
 
 
 def test_many_decoders_do_not_look_alike() -> None:
