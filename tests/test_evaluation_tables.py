@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,26 @@ def test_everything_is_written(pair: list[Path], tmp_path: Path) -> None:
         "accuracy-mean.png",
     } <= names
     assert (tmp_path / "out" / "accuracy-maths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_kept_summaries_make_the_same_tables(pair: list[Path], tmp_path: Path) -> None:
+    out, again = tmp_path / "out", tmp_path / "again"
+    written = report(pair, out, summaries=True)
+    kept = [out / folder.name / "summary.json" for folder in pair]
+    assert set(kept) <= set(written)
+    report([out], again)
+    assert (again / "tables.md").read_text() == (out / "tables.md").read_text()
+    for path in (out, out):  # of the results and of themselves, in place
+        report([path], out, summaries=True)
+    assert (out / "tables.md").read_text() == (again / "tables.md").read_text()
+
+
+def test_summaries_of_one_name_are_refused_before_anything_is_written(pair: list[Path], tmp_path: Path) -> None:
+    twin = tmp_path / "elsewhere" / pair[0].name
+    shutil.copytree(pair[0], twin)
+    with pytest.raises(UserError, match="Two of the runs are called"):
+        report([*pair, twin], tmp_path / "out", summaries=True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_latex_is_balanced_and_escaped() -> None:

@@ -282,15 +282,27 @@ def test_accuracy_shows_every_decoder_and_fills_those_on_the_front() -> None:
     assert ends == [[[cost, low], [cost, high]] for cost, (low, high) in zip(passes, interval, strict=True)]
 
 
-def test_points_of_one_name_are_joined_and_noted() -> None:
-    names, notes = ["a", "b", "a", "b"], ["256", "64", "64", "256"]
-    ax = plot_accuracy([100, 20, 30, 90], [0.4, 0.2, 0.3, 0.5], names, notes=notes)
+def test_points_of_one_name_are_joined_and_grow_with_the_budget() -> None:
+    names, budgets = ["a", "b", "a", "b"], [256, 64, 64, 128]
+    ax = plot_accuracy([100, 20, 30, 90], [0.4, 0.2, 0.3, 0.5], names, budgets=budgets)
     joined = [np.column_stack(each.get_data()).tolist() for each in ax.lines if len(each.get_xdata()) == 2]
     assert [[30, 0.3], [100, 0.4]] in joined and [[20, 0.2], [90, 0.5]] in joined
-    beside = {(text.get_text(), text.xy) for text in ax.texts}
-    assert beside == {("256", (100, 0.4)), ("64", (20, 0.2)), ("64", (30, 0.3)), ("256", (90, 0.5))}
+    points = [each for each in ax.lines if len(each.get_xdata()) == 1]
+    assert len({(each.get_color(), each.get_marker()) for each in points}) == 2
+    size = {tuple(np.column_stack(each.get_data())[0]): each.get_markersize() for each in points}
+    assert size[100, 0.4] > size[90, 0.5] > size[20, 0.2] == size[30, 0.3]
+    legend = ax.get_legend()
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown == ["Pareto front", "a", "b", "budget 64", "budget 128", "budget 256"]
+    sizes = [handle.get_markersize() for handle in legend.legend_handles[3:]]
+    assert sizes == [size[20, 0.2], size[90, 0.5], size[100, 0.4]]
+
+
+@pytest.mark.parametrize("budgets", [None, [64, 64]])
+def test_points_of_one_budget_are_of_one_size(budgets: list[int] | None) -> None:
+    ax = plot_accuracy([100, 20], [0.4, 0.2], ["a", "b"], budgets=budgets)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["Pareto front", "a", "b"]
-    assert len({(each.get_color(), each.get_marker()) for each in ax.lines if len(each.get_xdata()) == 1}) == 2
+    assert len({each.get_markersize() for each in ax.lines if len(each.get_xdata()) == 1}) == 1
 
 
 def test_many_decoders_do_not_look_alike() -> None:
@@ -391,7 +403,7 @@ def test_the_checks_pictures_name_what_they_show() -> None:
         (lambda: plot_weights(["a"], [1, 2]), r"values must have shape \(1,\)"),
         (lambda: plot_rank_histogram([]), "at least one rank"),
         (lambda: plot_accuracy([1], [1, 2], ["a"]), "must be 1 each"),
-        (lambda: plot_accuracy([1], [1], ["a"], notes=["a", "b"]), "notes must be 1, got 2"),
+        (lambda: plot_accuracy([1], [1], ["a"], budgets=[1, 2]), "budgets must be 1, got 2"),
         (lambda: plot_accuracy([1], [1], ["a"], interval=[1, 2]), r"interval must have shape \(1, 2\)"),
     ],
 )

@@ -39,22 +39,28 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def report(paths: Sequence[Path], out: Path) -> list[Path]:
+def report(paths: Sequence[Path], out: Path, *, summaries: bool = False) -> list[Path]:
     """Make all tables from the results at `paths` and write them to `out`; the files written.
 
     Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md; accuracy against passes as a plot of each
-    task and of their mean.
+    task and of their mean. summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its
+    folder. Raises UserError, before anything is written, where two runs are called so.
     """
     places = find_runs(paths)
     runs = [load_summary(place) for place in places]
     tables = [*all_tables(runs), *_structures(places, runs)]
+    kept = _summary_paths(places, out) if summaries else []
     make_folder(out)
+    for path, run in zip(kept, runs, strict=False):
+        make_folder(path.parent)
+        run.save(path)
     for table in tables:
         table.save(out)
     missing = [run.label for run in runs if not run.complete]
     note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
     (out / "tables.md").write_text("# Results\n\n" + contents(tables) + note, encoding="utf-8")
     written = [out / "tables.md", *(out / f"{t.name}.{ending}" for t in tables for ending in ("md", "tex", "csv"))]
+    written += kept
     tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
     for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
         figure = accuracy_plot(runs, of, name)
@@ -64,8 +70,17 @@ def report(paths: Sequence[Path], out: Path) -> list[Path]:
     return written
 
 
+def _summary_paths(places: Sequence[Path], out: Path) -> list[Path]:
+    """Where the summaries of runs go, each to a folder of its run's name."""
+    names = [(place if place.is_dir() else place.parent).resolve().name for place in places]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"Two of the runs are called {name!r}, and their summaries would be one file; rename one.")
+    return [out / name / "summary.json" for name in names]
+
+
 def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:
-    """Accuracy against forward passes, means of tasks, a point a run that has them all, with its budget beside it.
+    """Accuracy against forward passes, means of tasks, a point a run that has them all, larger for a larger budget.
 
     With intervals of two standard errors. None for fewer than two runs.
     """
@@ -80,11 +95,11 @@ def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) 
         accuracy.append(value.value)
         bars.append([max(0.0, value.value - 2 * (value.error or 0)), min(1.0, value.value + 2 * (value.error or 0))])
         names.append(run.label)
-        budgets.append(str(run.settings["budget"]))
+        budgets.append(run.settings["budget"])
     if len(names) < 2:
         return None
     figure = Figure(figsize=(9.0, max(4.5, 0.28 * len(set(names)))), layout="constrained")
-    axes = plot_accuracy(passes, accuracy, names, interval=bars, notes=budgets, ax=figure.add_subplot())
+    axes = plot_accuracy(passes, accuracy, names, interval=bars, budgets=budgets, ax=figure.add_subplot())
     axes.set_title(title)
     return figure
 

@@ -29,12 +29,21 @@ Out = Annotated[
         parser=named_path,
     ),
 ]
+Summaries = Annotated[
+    bool,
+    typer.Option(
+        "--summaries",
+        help="Keep each run's summary in OUT/RUN/summary.json, from which all tables but those of structures can be "
+        "made again.",
+        show_default=False,
+    ),
+]
 
 
-def tables(results: Results, out: Out) -> None:
+def tables(results: Results, out: Out, summaries: Summaries = False) -> None:
     """Make tables and plots from the results of runs."""
     with status("reading"):
         from ..evaluation.report import report
 
-        written = report(results, out)
+        written = report(results, out, summaries=summaries)
     typer.echo(f"wrote {len(written)} files to {out}; {written[0].name} has all tables")

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 from .style import axes, series_style
+
+_SIZE, _SIZES = 8, (5, 10)  # of a point; of one of the smallest and of the largest budget
 
 
 def pareto_front(passes: ArrayLike, accuracy: ArrayLike) -> tuple[int, ...]:
@@ -28,14 +31,14 @@ def plot_accuracy(
     names: Sequence[str],
     *,
     interval: ArrayLike | None = None,
-    notes: Sequence[str] | None = None,
+    budgets: Sequence[int] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Accuracy (n,), 0 to 1, against mean forward passes (n,) of decoders called `names`, and their Pareto front.
 
     Points of one name, such as a decoder's under several budgets, look alike and are joined. interval (n, 2): lower
-    and upper ends of each accuracy, drawn as bars. notes (n): a word beside each point. Raises ValueError where
-    numbers differ.
+    and upper ends of each accuracy, drawn as bars. budgets (n): forward passes that were allowed, larger ones as larger
+    points. Raises ValueError where numbers differ.
     """
     cost, gain = np.asarray(passes, dtype=float), np.asarray(accuracy, dtype=float)
     if cost.shape != gain.shape or cost.shape != (len(names),) or not len(names):
@@ -43,13 +46,16 @@ def plot_accuracy(
     bars = None if interval is None else np.asarray(interval, dtype=float)
     if bars is not None and bars.shape != (len(names), 2):
         raise ValueError(f"interval must have shape ({len(names)}, 2), got {bars.shape}.")
-    if notes is not None and len(notes) != len(names):
-        raise ValueError(f"notes must be {len(names)}, got {len(notes)}.")
+    if budgets is not None and len(budgets) != len(names):
+        raise ValueError(f"budgets must be {len(names)}, got {len(budgets)}.")
+    allowed = sorted(set(budgets or ()))
+    sizes = dict(zip(allowed, np.linspace(*_SIZES, len(allowed)) if len(allowed) > 1 else [_SIZE], strict=False))
     ax = axes(ax, 7.0, 3.8)
     front = pareto_front(cost, gain)
-    ax.step(
+    [joined] = ax.step(
         cost[list(front)], gain[list(front)], where="post", color="0.85", linewidth=4, label="Pareto front", zorder=1
     )
+    legend = [joined]
     for number, name in enumerate(dict.fromkeys(names)):
         colour, marker = series_style(number)
         own = sorted((index for index, other in enumerate(names) if other == name), key=cost.__getitem__)
@@ -59,21 +65,27 @@ def plot_accuracy(
             if bars is not None:
                 ax.vlines(cost[index], *bars[index], color=colour, linewidth=1, zorder=2)
             ax.plot(
-                cost[index], gain[index], marker, color=colour, markersize=8, zorder=3, markeredgewidth=1.5,
+                cost[index], gain[index], marker, color=colour, zorder=3, markeredgewidth=1.5,
+                markersize=_SIZE if budgets is None else sizes[budgets[index]],
                 markerfacecolor=colour if index in front else "white", label=name if index == own[0] else None,
             )  # fmt: skip
-            if notes is not None:
-                ax.annotate(
-                    notes[index], (cost[index], gain[index]), xytext=(6, 4), textcoords="offset points", fontsize=7,
-                    color="0.35", zorder=4,
-                )  # fmt: skip
+        legend.append(_entry(name, colour, marker, _SIZE))
+    if len(sizes) > 1:
+        legend += [_entry(f"budget {budget}", "0.35", "o", size) for budget, size in sizes.items()]
     ax.set_xlabel("forward passes a sequence")
     ax.set_ylabel("accuracy")
     ax.set_ylim(bottom=0)
     ax.spines[["top", "right"]].set_visible(False)
-    handles, labels = ax.get_legend_handles_labels()
     ax.legend(
-        handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9,
+        handles=legend, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9,
         title="filled: on the front", title_fontsize=9, alignment="left",
     )  # fmt: skip
     return ax
+
+
+def _entry(name: str, colour: str, marker: str, size: float) -> Line2D:
+    """A legend's entry: of one size and not filled, whatever the points are."""
+    return Line2D(
+        [], [], color=colour, marker=marker, linestyle="", markersize=size, markeredgewidth=1.5,
+        markerfacecolor="white", label=name,
+    )  # fmt: skip
