@@ -11,11 +11,12 @@ import torch
 
 from dystruct.decoding import Block, UserError, forward, generate
 from dystruct.decoding.backbone import Backbone
+from dystruct.decoding.baselines import Dream
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
 from dystruct.decoding.bench.gpu import Needed
 from dystruct.decoding.bench.measure import Clock, Recording, Traffic, timed
-from dystruct.decoding.bench.originals import Served, against
+from dystruct.decoding.bench.originals import Served, against, passes_until_known
 from dystruct.decoding.bench.overhead import ratio, structure_share
 from dystruct.decoding.bench.scaling import batches, prompts, responses, scaling, uneven, vocabularies
 from dystruct.decoding.bench.workloads import DECODER, random_model, random_prompt
@@ -133,15 +134,29 @@ def test_an_original_is_served_the_same_model(tmp_path: Path, shifted: bool, mon
     rows, missing = against(Clock(), model, ["abc"], tmp_path, 1)
     assert rows[0].name == "LLaDA generate: useful tokens a second"
     assert rows[2].value == 100, "token for token"
-    assert len(missing) == 3 and all("is missing" in sentence for sentence in missing) and len(rows) == 4
+    assert len(missing) == 3 and all("is missing" in sentence for sentence in missing) and len(rows) == 5
     with monkeypatch.context() as patch:
         patch.setattr(Backbone, "warm_up", lambda model: None)
         patch.setattr(torch, "compile", lambda network, **_: network)
         rows, _ = against(Clock(), model, ["abc"], tmp_path, 1, compiled=True)
-        assert [row.name for row in rows[3:]] == ["  ours by default, useful tokens a second", "  the same, compiled"]
+        assert [row.name for row in rows[4:]] == ["  ours by default, useful tokens a second", "  the same, compiled"]
         patch.setattr(Backbone, "warm_up", refuse)
         rows, missing = against(Clock(), model, ["abc"], tmp_path, 1, compiled=True)
-        assert len(rows) == 4 and "no compiler" in missing[0]
+        assert len(rows) == 5 and "no compiler" in missing[0]
+
+
+@pytest.mark.parametrize("budget", [3, 6, 12])
+def test_the_passes_until_the_text_is_known_are_all_that_it_takes(budget: int) -> None:
+    """With one pass less a position of the text or its end would be masked; with these none is."""
+    model = random_backbone(layers=2, seed=4)
+    for generation in generate(model, ["abc", "b", "aab"], Dream(faithful=True), max_new_tokens=12, budget=budget):
+        known, text = passes_until_known(generation), generation.useful_tokens
+        masked = set(range(min(text + 1, 12)))
+        left = []
+        for step in generation.windows[0].steps:
+            masked -= {commit.position for commit in step.commits}
+            left.append(len(masked))
+        assert left[known - 1] == 0 and (known == 1 or left[known - 2] > 0)
 
 
 @pytest.mark.parametrize("shifted", [False, True])
