@@ -122,14 +122,13 @@ class Canvas:
         fresh: Fresh,
         counts: Tensor,
         tentative: Tensor | None = None,
-        sure: tuple[float, Tensor] | None = None,
+        thresholds: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Commit the counts (R, 1) most confident masked positions; returns which (R, W), their tokens, confidences.
 
         A tentative row (R, 1) shows its most confident positions, shown ones taking part with what was last
         predicted for them, and masks all others again (R4); its commit confidences are not kept. None: no row is.
-        sure: a confidence and (R, 1) passes that are left. Rows with any commit, in place of their count, all masked
-        positions of that confidence, and at least an even share of the masked ones over these passes.
+        thresholds (R, 1): confidences from which all masked positions are committed, however many; infinite: none.
         """
         shape = region.inside.shape
         tokens = _at(self.tokens, region)
@@ -148,11 +147,8 @@ class Canvas:
                 eligible = masked | (tentative & region.inside)
                 tokens = torch.where(tentative, self.mask_id, tokens)
             token, confidence = said[..., 0].long(), said[..., _CONFIDENCE - _PREDICTION]
-        if sure is not None:
-            threshold, left = sure
-            share = (masked.sum(-1, keepdim=True) + left - 1) // left.clamp(min=1)
-            certain = (masked & (confidence >= threshold)).sum(-1, keepdim=True)
-            counts = torch.where(left > 0, torch.maximum(share, certain), counts)
+        if thresholds is not None:
+            counts = torch.maximum(counts, (masked & (confidence >= thresholds)).sum(-1, keepdim=True))
         accepted = _first(torch.where(eligible, confidence, -torch.inf), counts, descending=True) & eligible
         _put(self.tokens, region, torch.where(accepted, token, tokens))
         firm = accepted if tentative is None else accepted & ~tentative

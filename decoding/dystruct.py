@@ -56,7 +56,8 @@ class DyStruct:
     ablation that ignores priorities. edge_base_rate: whether edge logits keep the base rate of what they were fitted
     on, as a logistic fit has it, or lose it, which leaves likelihood ratios (R8). threshold: None commits as evenly as
     possible over a block's passes (R11); a probability commits in each of them all tokens of at least this confidence,
-    and of the others an even share over the passes that are left. Raises UserError for a value that is
+    and no fewer than an even share over the passes that are left, so that T(B) is the most that a block takes. That
+    reads one number a pass, where without it nothing is read inside a window. Raises UserError for a value that is
     none of these.
     """
 
@@ -189,18 +190,24 @@ class DyStruct:
             waiting = len(blocks) - done - 1
             allowed = min(passes[block], row.passes_left - waiting)
             if allowed < 1:  # fewer passes than blocks: everything left at once
-                yield from self._fill(start, end, None, quotas(masked, row.passes_left))
+                yield from self._fill(row, start, end, None, quotas(masked, row.passes_left))
                 return
-            yield from self._fill(start + a, start + b, block, quotas(b - a, allowed))
+            yield from self._fill(row, start + a, start + b, block, quotas(b - a, allowed))
             masked -= b - a
 
-    def _fill(self, start: int, end: int, block: int | None, counts: list[int]) -> Iterator[Pass]:
-        """The passes that commit all that is masked in a span, so many each where they are even."""
-        for k, (quota, left) in enumerate(zip(counts, masks(counts), strict=True)):
-            yield Pass(
-                "resolve", start, end, quota,
-                block=block, masked=left, threshold=self.threshold, passes_left=len(counts) - k,
-            )  # fmt: skip
+    def _fill(self, row: Row, start: int, end: int, block: int | None, counts: list[int]) -> Iterator[Pass]:
+        """The passes that commit all that is masked in a span, so many each; with a threshold at least so many."""
+        if self.threshold is None:
+            for quota, left in zip(counts, masks(counts), strict=True):
+                yield Pass("resolve", start, end, quota, block=block, masked=left)
+            return
+        left = sum(counts)
+        for passes in range(len(counts), 0, -1):
+            share = -(-left // passes)
+            yield Pass("resolve", start, end, share, block=block, masked=left, threshold=self.threshold)
+            left = row.read_masks()
+            if left == 0:
+                return
 
     def _weld(self, row: Row, partition: Partition, start: int) -> Iterator[Pass]:
         """Remask and refine around the boundaries, as far as the budget goes; "joint" refines all of them at once."""

@@ -9,6 +9,7 @@ Knows nothing of structures. Spans in a `Pass` are response positions, half-open
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +26,10 @@ from .canvas import Canvas, Fresh, Region, pick, spread
 from .ending import ending
 from .errors import DecodingFailed, UserError
 from .forward import Caching, Forward, Predicted
+from .outcomes import Shared
 from .randomness import Streams
 from .request import FIGURES, wanted_figures
-from .row import Decoder, Pass, Row, Shared
+from .row import Decoder, Pass, Row
 from .sampling import figures
 from .trace import Event, Generation, Window
 
@@ -142,9 +144,13 @@ class Engine:
             outcome = self._commit(requests, found, offered)
             if others is not None:
                 outcome = torch.cat((outcome, others), dim=1)
+            masks = None
+            if any(request.threshold is not None for _, request in requests):
+                masks = Shared(["masks"], self.canvas.masked(found.region).sum(-1)[:, None, None])
             for i, (row, request) in enumerate(requests):
                 if request.commit is not None:
-                    row.record(request, [outcome[i, :, : len(request.positions)], *remasked.get(i, [])])
+                    left = None if masks is None else (masks, i)
+                    row.record(request, [outcome[i, :, : len(request.positions)], *remasked.get(i, [])], left)
 
     def _remask(self, requests: list[tuple[Row, Pass]]) -> dict[int, list[Tensor]]:
         """Mask what the requests ask to be masked again; the outcomes (3, width) by request."""
@@ -182,9 +188,11 @@ class Engine:
                 fresh, entropy=entropy, margin=margin, jump=found.jump, probability=found.said.probability,
                 repeated=any(row.plays_again(request) for row, request in requests),
             )  # fmt: skip
-        threshold = next((request.threshold for _, request in requests if request.threshold is not None), None)
-        sure = None if threshold is None else (threshold, found.passes_left)
-        outcome = self.canvas.commit(region, fresh, found.quotas, tentative, sure)
+        thresholds = None
+        if any(request.threshold is not None for _, request in requests):
+            limits = [[math.inf if request.threshold is None else request.threshold] for _, request in requests]
+            thresholds = torch.tensor(limits).to(self.model.device, non_blocking=True)
+        outcome = self.canvas.commit(region, fresh, found.quotas, tentative, thresholds)
         return torch.stack([value.float() for value in outcome], dim=1)
 
     def _observe_gaps(self, requests: list[tuple[Row, Pass]], found: Predicted) -> None:

@@ -49,7 +49,6 @@ class Predicted:
 
     cells (N,): their numbers in the region (R, W); None: all of them. counts: cells of each row. jump (N,): None where
     nobody observes. quotas (R, 1): what the passes commit, 0 where the decoder decides; decides (R, 1): where it does.
-    passes_left (R, 1): over how many passes the rest is shared where there is a threshold, 0 where there is none.
     """
 
     region: Region
@@ -60,7 +59,6 @@ class Predicted:
     jump: Tensor | None
     quotas: Tensor
     decides: Tensor
-    passes_left: Tensor
 
     def begin(self, row: int) -> int:
         """The number of a row's first cell."""
@@ -102,11 +100,11 @@ class Forward:
         counts = [_count(row, request) for row, request in requests]
         full = all(count == width for count in counts)
         # Everything that the host knows goes over at once: of each cell its place on the canvas, its response position,
-        # the output before the one that predicts it (for the hidden jump) and that one; of each row five numbers; and
+        # the output before the one that predicts it (for the hidden jump) and that one; of each row four numbers; and
         # which cells are looked at.
-        plan = np.zeros(rows * (4 * width + 5) + (0 if full else sum(counts)), dtype=np.int64)
+        plan = np.zeros(rows * (4 * width + 4) + (0 if full else sum(counts)), dtype=np.int64)
         of_cells = plan[: rows * width * 4].reshape(rows, width, 4)
-        of_rows = plan[rows * width * 4 : rows * (4 * width + 5)].reshape(rows, 5)
+        of_rows = plan[rows * width * 4 : rows * (4 * width + 4)].reshape(rows, 4)
         for i, (found, (row, request)) in enumerate(zip(positions, requests, strict=True)):
             prompt, inside = len(row.prompt_ids), slice(0, len(found))
             of_cells[i, :, 0] = canvas.place_of(row.slot, None)
@@ -117,13 +115,12 @@ class Forward:
             of_cells[i, inside, 2:] = bases[i]
             of_cells[i, inside, 2] += (source - 1).clip(0)
             of_cells[i, inside, 3] += source.clip(0)
-            left = 0 if request.threshold is None else request.passes_left
-            of_rows[i] = len(found), request.commit or 0, request.commit is None, row.streams.token_key, left
+            of_rows[i] = len(found), request.commit or 0, request.commit is None, row.streams.token_key
         if not full:
-            plan[rows * (4 * width + 5) :] = [i * width + rank for i in range(rows) for rank in range(counts[i])]
+            plan[rows * (4 * width + 4) :] = [i * width + rank for i in range(rows) for rank in range(counts[i])]
         here = torch.from_numpy(plan).to(canvas.device, non_blocking=True)
         cell_plan = here[: rows * width * 4].view(rows * width, 4)
-        row_plan = here[rows * width * 4 : rows * (4 * width + 5)].view(rows, 5)
+        row_plan = here[rows * width * 4 : rows * (4 * width + 4)].view(rows, 4)
         places = cell_plan[:, 0].view(rows, width)
         span = None
         if rows == 1 and positions[0][-1] - positions[0][0] + 1 == width:
@@ -132,7 +129,7 @@ class Forward:
         region = Region(places, canvas.columns[:width] < row_plan[:, :1], span)
         cells = None
         if not full:
-            cells = here[rows * (4 * width + 5) :]
+            cells = here[rows * (4 * width + 4) :]
             if counts != list(map(len, positions)):
                 cells = _masked_first(canvas.masked(region)).take(cells)
             cell_plan = cell_plan.index_select(0, cells)
@@ -153,8 +150,7 @@ class Forward:
             noise = gumbel_noise(keys, cell_plan[:, 1:2], logits.shape[-1])[:, 0]
         said = candidates(logits, sampling, self.temperature, noise)
         summary = summarise(said.logits, said.probability, said.top) if canvas.observing else None
-        quotas, decides, passes_left = row_plan[:, 1:2], row_plan[:, 2:3] > 0, row_plan[:, 4:5]
-        return Predicted(region, cells, counts, said, summary, jump, quotas, decides, passes_left)
+        return Predicted(region, cells, counts, said, summary, jump, row_plan[:, 1:2], row_plan[:, 2:3] > 0)
 
     def _run(self, row: Row, request: Pass, *, unconditional: bool = False) -> _Run:
         prompt = len(row.prompt_ids)

@@ -23,9 +23,8 @@ class Pass:
     diagnostic pass commits tentatively (R4). `block` names what is worked on, for the trace. `parts`: the spans of
     [start, end) that are in play, where it is not in play as a whole, in ascending order. `visible`: the response
     position from which on the model sees nothing. Guidance takes two forward passes. `threshold`: every masked position
-    of at least this confidence is committed, and no fewer than an even share of what is masked over `passes_left`
-    passes, this one among them; `commit` is the share of a pass before which only shares were committed. All passes of
-    a decoder have the same threshold or none.
+    of at least this confidence is committed, and no fewer than `commit`; how many are left the decoder reads behind it
+    (`Row.read_masks`).
 
     What saves work: `masked`, where commit is a number: how many of the positions in play are masked in the pass, or
     at most, if the decoder knows; only these are projected. `figures`: which figures the decoder reads beside token and
@@ -48,7 +47,6 @@ class Pass:
     everywhere: bool = False
     prefix: int | None = None
     threshold: float | None = None
-    passes_left: int = 0
 
     def __post_init__(self) -> None:
         unknown = set(self.figures) - set(FIGURES)

@@ -1,14 +1,15 @@
 """One sequence being decoded: what its coroutine (`Decoder`) knows of it and may do between passes (`Row`).
 
-A decoder either knows beforehand how many tokens each pass commits and lets the device run ahead, or it looks at a
-pass's figures (`Row.read_figures`, one read-back a pass) and commits, remasks and changes the length itself.
+A decoder either knows beforehand how many tokens each pass commits and lets the device run ahead, or it looks behind
+each pass, one read-back: at how many masks a threshold left (`Row.read_masks`), or at the pass's figures
+(`Row.read_figures`), and then it commits, remasks and changes the length itself.
 Positions are response positions, spans half-open. Knows nothing of structures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -18,10 +19,10 @@ from .backbone import Backbone
 from .canvas import Canvas
 from .ending import has_ended
 from .errors import UserError
+from .outcomes import Changes, Log, Shared, step_of, with_alternatives
 from .randomness import Streams
 from .request import Figures, Pass, wanted_figures
 from .trace import (
-    Alternative,
     Commit,
     Event,
     Remask,
@@ -43,45 +44,6 @@ class Decoder(Protocol):
 
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence, pass by pass."""
-
-
-@dataclass
-class _Log:
-    """A pass's outcome on the device. Each tensor (3, width): which positions, their tokens, their confidences.
-
-    The first is of the commits among the pass's positions, and goes on with n alternatives, if these were asked for:
-    the n tokens, then their probabilities (3 + 2n, width). One more follows for each span that the pass remasked.
-    """
-
-    number: int
-    request: Pass
-    outcomes: list[Tensor]
-
-
-@dataclass
-class _Changes:
-    """What a decoder did behind a pass whose figures it read; others: the positions' alternatives (2n, width)."""
-
-    number: int
-    request: Pass
-    others: Tensor | None = None
-    remasked: list[Remask] = field(default_factory=list)
-    commits: list[Commit] = field(default_factory=list)
-    spliced: list[Splice] = field(default_factory=list)
-
-
-class Shared:
-    """Figures (R, n, W) on the device, a part of which each row of a batch reads: the first brings all of it over."""
-
-    def __init__(self, names: list[str], values: Tensor) -> None:
-        self.names, self.values = names, values
-        self._here: Tensor | None = None
-
-    def read(self, row: int, names: Sequence[str], width: int) -> Tensor:
-        """A row's figures of these names (n, width) on the host."""
-        if self._here is None:
-            self._here = self.values.cpu()
-        return self._here[row, [self.names.index(name) for name in names], :width]
 
 
 @dataclass
@@ -110,10 +72,11 @@ class Row:
     _opened: WindowOpened | None = None
     _chosen: StructureChosen | None = None
     _steps: list[Step] = field(default_factory=list)
-    _logs: list[_Log] = field(default_factory=list)
+    _logs: list[Log] = field(default_factory=list)
     _played: set[int] = field(default_factory=set)  # positions that were in play since the window was cleared
     _figures: tuple[Shared, int] | None = None
-    _changes: _Changes | None = None
+    _masks: tuple[Shared, int] | None = None
+    _changes: Changes | None = None
 
     @property
     def remaining(self) -> int:
@@ -226,6 +189,12 @@ class Row:
         self._check(values[:, [i for i in positions if i + request.start in looked_at]])
         return Figures(request.start, dict(zip(names, values.tolist(), strict=True)))
 
+    def read_masks(self) -> int:
+        """How many positions the last pass, one with a threshold, left masked in its span: one small read-back."""
+        assert self._masks is not None, "the last pass must be one with a threshold"
+        shared, place = self._masks
+        return int(shared.read(place, ["masks"], 1))
+
     def plays_again(self, request: Pass) -> bool:
         """Whether any of a pass's positions was in play since the window was opened, or its diagnostics read."""
         return not self._played.isdisjoint(request.positions)
@@ -273,17 +242,18 @@ class Row:
         self._canvas.tokens[self.slot, first : first + len(new)] = new
         self._behind().spliced.append(Splice(position, removed, inserted, token))
 
-    def record(self, request: Pass, outcomes: list[Tensor]) -> None:
-        """Count a pass and keep its outcome for the trace (the engine calls this)."""
+    def record(self, request: Pass, outcomes: list[Tensor], masks: tuple[Shared, int] | None = None) -> None:
+        """Count a pass and keep its outcome for the trace, and where `masks` are counted (the engine calls this)."""
         self._count(request)
-        self._logs.append(_Log(sum(self.passes.values()), request, outcomes))
+        self._masks = masks
+        self._logs.append(Log(sum(self.passes.values()), request, outcomes))
         if self._emit is not None:
             self._read()
 
     def offer(self, request: Pass, figures: Shared, place: int, others: Tensor | None = None) -> None:
         """Count a pass that leaves all to the decoder; its figures are at `place` (the engine calls this)."""
         self._count(request)
-        self._figures, self._changes = (figures, place), _Changes(sum(self.passes.values()), request, others)
+        self._figures, self._changes = (figures, place), Changes(sum(self.passes.values()), request, others)
 
     def settle(self) -> None:
         """Put on record what the decoder did behind its last pass (the engine calls this)."""
@@ -292,7 +262,7 @@ class Row:
         done, self._changes, self._figures = self._changes, None, None
         wanted = [] if done.others is None or not done.commits else [done.others]
         others = self._read(*wanted)  # and before it what the passes before it did
-        commits = _with_alternatives(done.commits, done.request.positions, others[0]) if wanted else done.commits
+        commits = with_alternatives(done.commits, done.request.positions, others[0]) if wanted else done.commits
         step = Step(
             done.number, done.request.kind, done.request.block, tuple(done.remasked), tuple(commits),
             tuple(done.spliced),
@@ -300,7 +270,7 @@ class Row:
         self._steps.append(step)
         self._notify(step)
 
-    def _behind(self) -> _Changes:
+    def _behind(self) -> Changes:
         assert self._changes is not None, "the last pass must be one with commit=None"
         return self._changes
 
@@ -342,7 +312,7 @@ class Row:
         sizes = [part.numel() for part in parts]
         pieces = iter([piece.reshape(part.shape) for piece, part in zip(flat.split(sizes), parts, strict=True)])
         for log in self._logs:
-            step = _step(log.number, log.request, [next(pieces) for _ in log.outcomes])
+            step = step_of(log.number, log.request, [next(pieces) for _ in log.outcomes])
             if step.kind != "diagnostic":
                 self._follow(log.request, step)
             self._steps.append(step)
@@ -365,35 +335,6 @@ class Row:
                 f"The model's logits are not finite numbers while decoding {_shorten(self.prompt)!r}; check its "
                 f"weights, or load it in float32."
             )
-
-
-def _step(number: int, request: Pass, outcomes: list[Tensor]) -> Step:
-    commits = [Commit(*found) for found in _chosen(request.positions, outcomes[0][:3])]
-    if len(outcomes[0]) > 3:
-        commits = _with_alternatives(commits, request.positions, outcomes[0][3:])
-    remasks = [
-        Remask(*found)
-        for (start, end, _), outcome in zip(request.remask, outcomes[1:], strict=True)
-        for found in _chosen(range(start, end), outcome)
-    ]
-    return Step(number, request.kind, request.block, tuple(remasks), tuple(commits))
-
-
-def _with_alternatives(commits: Sequence[Commit], positions: Sequence[int], others: Tensor) -> list[Commit]:
-    """Commits with the alternatives (2n, width) of a pass's positions, where it predicted any."""
-    tokens, probabilities = others.T.chunk(2, dim=1)
-    found = {
-        position: tuple(Alternative(int(token), share) for token, share in zip(*both, strict=True) if share > 0)
-        for position, *both in zip(positions, tokens.tolist(), probabilities.tolist(), strict=True)
-        if both[0][0] >= 0
-    }
-    return [replace(commit, alternatives=found.get(commit.position, ())) for commit in commits]
-
-
-def _chosen(positions: Sequence[int], outcome: Tensor) -> list[tuple[int, int, float]]:
-    """(position, token, confidence) of the positions that an outcome (3, width) marks."""
-    marked, tokens, confidences = outcome.tolist()
-    return [(positions[i], int(tokens[i]), confidences[i]) for i, mark in enumerate(marked) if mark]
 
 
 def _shorten(text: str) -> str:

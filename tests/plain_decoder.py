@@ -202,6 +202,8 @@ class PlainDecoder:
             base, extra = divmod(len(masked), max(passes, 1))
             for k in range(passes):
                 masked = [j for j in inside if self.canvas[j] == MASK]
+                if not masked:
+                    return
                 said = self.predict(masked)
                 count = base + (k < extra)
                 if kind == "resolve" and s.threshold is not None:

@@ -28,9 +28,7 @@ def decode(decoder: Any, **settings: Any):
     return generate(model, PROMPTS, decoder, **{"max_new_tokens": 20, "budget": 300, **settings}), model
 
 
-@pytest.mark.parametrize(
-    "decoder", [SAMPLED, replace(SAMPLED, weld="joint"), replace(SAMPLED, threshold=0.5), Block(4)]
-)
+@pytest.mark.parametrize("decoder", [SAMPLED, replace(SAMPLED, weld="joint"), Block(4)])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_generation_reads_twice_a_window_and_row(decoder: Any, temperature: float) -> None:
     """Diagnostics, and the finished tokens with all that happened; a decoder without diagnostics reads once."""
@@ -55,6 +53,18 @@ def test_a_decoder_that_looks_reads_one_small_tensor_a_pass_for_the_whole_batch(
     assert len(copied) == len(rows) < sum(generation.forward_passes for generation in generations)
     assert [shape[:2] for shape in copied] == [(batch, figures) for batch in rows]
     assert all(shape[2] <= 20 for shape in copied)
+
+
+def test_a_threshold_reads_one_number_a_row_and_pass_for_the_whole_batch() -> None:
+    """Beside the two of a window: how many masks are left, in one copy of a call with any resolving pass."""
+    with counted_reads() as copied:
+        generations, model = decode(replace(SAMPLED, threshold=0.5))
+    windows = [window for generation in generations for window in generation.windows]
+    small = [shape for shape in copied if len(shape) == 3]
+    assert len(copied) - len(small) == 2 * len(windows)
+    assert all(shape[1:] == (1, 1) for shape in small)
+    resolving = sum(step.kind == "resolve" for window in windows for step in window.steps)
+    assert len(small) <= min(len(model.network.batches), resolving) < resolving
 
 
 def test_quotas_need_no_figures() -> None:

@@ -1,4 +1,4 @@
-"""DyStruct's threshold: confident tokens at once, of the others an even share; the passes stay those of T(B) (R11)."""
+"""DyStruct's threshold: confident tokens at once, at least an even share, and at most T(B) passes a block (R11)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from command_line import SMALL, Run
 from dystruct.decoding import DyStruct, Generation, UserError, generate
 from dystruct.decoding.passes import quotas
 from dystruct.model import PriorConfig
-from scripted import backbone, hashed, uneven_weights
+from scripted import MASK, backbone, hashed, uneven_weights
 
 DECODER = DyStruct(structure="sample", prior=PriorConfig(4, 12), passes="share")
 
@@ -44,26 +44,39 @@ def test_a_threshold_that_nothing_reaches_changes_nothing(seed: int) -> None:
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 10**6), threshold=st.sampled_from([0.0, 0.2, 0.4, 0.6]))
 def test_passes_commit_what_is_confident_and_no_less_than_a_share(seed: int, threshold: float) -> None:
-    """Of each pass of a block: fewer than the share never; more only what reaches the threshold."""
-    for generation in decoded(dataclasses.replace(DECODER, threshold=threshold), seed=seed):
+    """Of each pass of a block: fewer than the share never, more only what reaches the threshold; none does nothing."""
+    decoder = dataclasses.replace(DECODER, threshold=threshold, passes="interpolate", min_passes=2, max_passes=5)
+    for generation in decoded(decoder, seed=seed, budget=500):
         for window in generation.windows:
             assert window.structure is not None
             steps = [step for step in window.steps if step.kind == "resolve"]
-            for block, planned in enumerate(window.structure.passes):
+            ends = window.structure.ends
+            sizes = [end - start for start, end in zip((0, *ends), ends, strict=False)]
+            for block, (size, planned) in enumerate(zip(sizes, window.structure.passes, strict=True)):
                 own = [step for step in steps if step.block == block]
-                if not own:  # fewer passes than blocks were left
-                    continue
-                assert len(own) <= planned
-                left = sum(len(step.commits) for step in own)
+                assert 1 <= len(own) <= planned
+                left = size
                 for k, step in enumerate(own):
                     confidences = sorted((commit.confidence for commit in step.commits), reverse=True)
-                    share = -(-left // (len(own) - k))
-                    assert len(confidences) >= share
+                    share = -(-left // (planned - k))
+                    assert len(confidences) >= share >= 1
                     assert all(confidence >= threshold for confidence in confidences[share:])
                     left -= len(confidences)
                 assert left == 0
                 if threshold == 0:
-                    assert not any(step.commits for step in own[1:]), "all is confident in the first pass"
+                    assert len(own) == 1, "all is confident in the first pass"
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 10**6), threshold=st.sampled_from([0.2, 0.4, 0.6]), budget=st.integers(1, 20))
+def test_a_budget_is_kept_and_the_text_is_whole(seed: int, threshold: float, budget: int) -> None:
+    decoder = dataclasses.replace(DECODER, threshold=threshold)
+    for generation in decoded(decoder, seed=seed, budget=budget):
+        assert generation.forward_passes <= budget
+        assert generation.stop_reason != "budget" or generation.forward_passes == budget
+        assert MASK not in generation.tokens
+        steps = [step for window in generation.windows for step in window.steps if step.kind == "resolve"]
+        assert all(step.commits for step in steps)
 
 
 def test_a_row_with_a_threshold_is_alone_in_its_batch() -> None:
