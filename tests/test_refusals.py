@@ -14,7 +14,7 @@ from command_line import SMALL, Run
 from dystruct.decoding import Block, DyStruct, Fixed, Generation, UserError, generate
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
-from dystruct.decoding.terminal.decoder_options import decoder_of, named_decoder
+from dystruct.decoding.named import decoder_of, named_decoder
 from dystruct.decoding.terminal.targets import save_text
 from dystruct.model import PriorConfig
 from scripted import backbone, hashed

@@ -12,7 +12,7 @@ import typer
 
 from ..errors import UserError
 from . import options
-from .decoder_options import Decoder, DecoderOptions, Preset, decoder_of
+from .decoder_options import Decoder, DecoderOptions, Preset
 from .model_options import Chat, Model, WeightedSource
 from .prompts import STANDARD_INPUT, read_prompts
 from .reporting import memory_errors, status
@@ -58,6 +58,7 @@ def generate(
     with status("starting"):
         from .. import generate as run
         from ..ending import checked_stop, with_stop_tokens
+        from ..named import decoder_of
 
         chosen = decoder_of(decoder, preset, {**decoder_options.given(), **rivals.given})
         stops = checked_stop(tokens.stop or ())

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import UserError
 from . import options
-from .decoder_options import BlockLength, Decoder, Structure, decoder_of
+from .decoder_options import BlockLength, Decoder, Structure
 from .model_options import Chat, Model, Source, WeightedSource
 from .reporting import memory_errors, status
 from .targets import check_file_target, save_text
@@ -196,10 +196,11 @@ def accuracy(
         check_file_target(save)
     _need_problems(domain)
     source.check_use([decoder])
-    given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
-    chosen = decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
+    from ..named import decoder_of
     from ..tiny.accuracy import check_scorable, measure_accuracy
 
+    given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
+    chosen = decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
     check_scorable(domain, execute_code=execute_code)
     backbone = source.load(model)
     with memory_errors(min(batch_size, problems)):
