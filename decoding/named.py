@@ -186,3 +186,8 @@ def _check_use(made: Any, preset: str | None, given: Mapping[str, Any]) -> None:
         for useless in without:
             if useless in given:
                 raise UserError(f"{useless} has no use with {reason}; leave it out.")
+    prior = getattr(made, "prior", None)
+    if "--length-rule" in given and prior is not None and prior.min_length == prior.max_length:
+        bounds = [key for key in ("prior.min_length", "prior.max_length") if key in given]
+        reason = ", ".join(f"{key}={given[key]}" for key in bounds) or f"--preset {preset}"
+        raise UserError(f"--length-rule has no use with {reason}, where windows have one length; leave it out.")
