@@ -15,6 +15,8 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from .files import save_text
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -297,23 +299,20 @@ class Generation:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the generation as JSON; a file that stands there is replaced only when all is written.
 
-        Symbolic links are followed. ValueError if something else than a file stands there, as a device or a pipe.
+        Symbolic links are followed. UserError if something else than a file stands there, as a device or a pipe, and if
+        nothing can be written there.
         """
-        target = Path(path).resolve()
-        if target.exists() and not target.is_file():
-            raise ValueError(f"{str(path)!r} is no regular file; name another one to write.")
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(json.dumps(self.plain(), allow_nan=True), encoding="utf-8")
-        os.replace(partial, target)
+        save_text(path, json.dumps(self.plain(), allow_nan=True))
 
     def to_html(self, path: str | os.PathLike[str], beside: Generation | None = None) -> None:
         """Write the replay page: one file that shows this generation pass by pass, and another one in step with it.
 
-        A file that stands there is replaced when all is written. ValueError if a trace's parts do not fit together.
+        A file that stands there is replaced when all is written. ValueError if a trace's parts do not fit together;
+        UserError if nothing can be written there.
         """
-        from .replay import save_page  # knows traces itself
+        from .replay import replay_page  # knows traces itself
 
-        save_page(path, self, beside)
+        save_text(path, replay_page(self, beside))
 
     def plot_unmasking(self, *, tokens: bool = True, ax: Axes | None = None) -> Axes:
         """Draw when each position got its token: the number of the forward pass over the positions.

@@ -15,8 +15,8 @@ from command_line import SMALL, Run
 from dystruct.decoding import Block, DyStruct, Fixed, Generation, UserError, generate
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
+from dystruct.decoding.files import save_text
 from dystruct.decoding.named import decoder_of, named_decoder
-from dystruct.decoding.terminal.targets import save_text
 from dystruct.inference import LENGTH_RULES, RULES
 from dystruct.model import PriorConfig
 from scripted import backbone, hashed

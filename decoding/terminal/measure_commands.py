@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UserError
+from ..files import check_file_target, save_text
 from . import options
 from .decoder_options import BlockLength, Decoder, Structure
 from .model_options import Chat, Model, Source, WeightedSource
 from .reporting import memory_errors, status
-from .targets import check_file_target, save_text
 
 Problems = Annotated[
     int, typer.Option("--problems", help="How many held-out problems. Default {default}.", min=1, show_default=False)
