@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import torch
 from dystruct.model import GAP_FEATURES, POSITION_FEATURES, EvidenceWeights
 
 from .errors import UserError
+from .files import save_json
 
 FILE_NAME = "calibration.json"
 FORMAT = "dystruct-calibration-1"
@@ -56,15 +56,7 @@ def write_calibration(path: Path, weights: EvidenceWeights, model_fingerprint: s
         "gap_base_rate": weights.gap_base_rate,
         "provenance": provenance,
     }
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UserError(
-            f"{str(path)!r} could not be written ({error.strerror}); make room or choose another place."
-        ) from error
+    save_json(path, content)
 
 
 def read_calibration(path: str | Path | None, folder: Path, *, force: bool = False) -> tuple[EvidenceWeights, bool]:

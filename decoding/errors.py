@@ -22,3 +22,12 @@ class DecodingFailed(UserError):
     def __init__(self, generations: Mapping[int, Generation], failures: Mapping[int, UserError]) -> None:
         super().__init__(str(failures[min(failures)]))
         self.generations, self.failures = dict(generations), dict(failures)
+
+
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """An error about a setting, with the setting's name as the command line has it. options: option -> setting."""
+    for option, setting in options.items():
+        name = setting.split(".")[-1]
+        if message.startswith(f"{name} "):
+            return option + message.removeprefix(name)
+    return message

@@ -6,14 +6,15 @@ whole sequence. A trace is plain data; it is saved as one JSON file (no pickle) 
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from .files import save_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,13 +148,15 @@ class Labels:
 class Window:
     """One expansion step: how it opened, its structure (None for a decoder that draws none), its passes, its end.
 
-    A generation's windows know its token texts and show them in a notebook; one by itself shows token ids.
+    A generation's windows know its token texts and show them in a notebook; one by itself shows token ids. These
+    labels are no part of a window's value, nor of what is saved.
     """
 
     opened: WindowOpened
     structure: StructureChosen | None
     steps: tuple[Step, ...]
     closed: WindowClosed
+    labels: Labels = field(default_factory=Labels, repr=False, compare=False)
 
     @property
     def block_count(self) -> int:
@@ -172,12 +175,6 @@ class Window:
         yield from (step for step in self.steps if step.kind != "diagnostic")
         yield self.closed
 
-    def labelled(self, labels: Labels) -> Window:
-        """The same window, which shows itself with these labels; they are no part of its value nor of what is saved."""
-        window = copy.copy(self)
-        vars(window)["labels"] = labels
-        return window
-
     def __repr__(self) -> str:
         return (
             f"Window(index: {self.opened.index}, start: {self.opened.start}, tokens: {len(self.closed.tokens)}, "
@@ -187,7 +184,7 @@ class Window:
     def _repr_html_(self) -> str:
         from .replay.notebook import window_picture  # knows traces itself
 
-        return window_picture(self, vars(self).get("labels", Labels()))
+        return window_picture(self)
 
 
 @dataclass(frozen=True)
@@ -219,7 +216,7 @@ class Generation:
 
     def __post_init__(self) -> None:
         labels = Labels(self.token_texts, self.end_tokens, self.settings)
-        object.__setattr__(self, "windows", tuple(window.labelled(labels) for window in self.windows))
+        object.__setattr__(self, "windows", tuple(replace(window, labels=labels) for window in self.windows))
 
     @property
     def forward_passes(self) -> int:
@@ -287,7 +284,7 @@ class Generation:
 
     def plain(self) -> dict[str, Any]:
         """The generation as plain data, in the form of its file; alternatives only where there are any."""
-        data = {"format": FORMAT, **asdict(self)}
+        data = {"format": FORMAT, **_plain(self)}
         for window in data["windows"]:
             for commit in (commit for step in window["steps"] for commit in step["commits"]):
                 if not commit["alternatives"]:
@@ -297,23 +294,20 @@ class Generation:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the generation as JSON; a file that stands there is replaced only when all is written.
 
-        Symbolic links are followed. ValueError if something else than a file stands there, as a device or a pipe.
+        Symbolic links are followed. UserError if something else than a file stands there, as a device or a pipe, and if
+        nothing can be written there.
         """
-        target = Path(path).resolve()
-        if target.exists() and not target.is_file():
-            raise ValueError(f"{str(path)!r} is no regular file; name another one to write.")
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(json.dumps(self.plain(), allow_nan=True), encoding="utf-8")
-        os.replace(partial, target)
+        save_text(path, json.dumps(self.plain(), allow_nan=True))
 
     def to_html(self, path: str | os.PathLike[str], beside: Generation | None = None) -> None:
         """Write the replay page: one file that shows this generation pass by pass, and another one in step with it.
 
-        A file that stands there is replaced when all is written. ValueError if a trace's parts do not fit together.
+        A file that stands there is replaced when all is written. ValueError if a trace's parts do not fit together;
+        UserError if nothing can be written there.
         """
-        from .replay import save_page  # knows traces itself
+        from .replay import replay_page  # knows traces itself
 
-        save_page(path, self, beside)
+        save_text(path, replay_page(self, beside))
 
     def plot_unmasking(self, *, tokens: bool = True, ax: Axes | None = None) -> Axes:
         """Draw when each position got its token: the number of the forward pass over the positions.
@@ -349,8 +343,23 @@ class Generation:
             raise ValueError(f"{path} is no trace that this version can read ({error}); save it again.") from error
 
 
+def _plain(value: Any) -> Any:
+    """As `dataclasses.asdict`, without the fields that are no part of a value."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in _saved(value)}
+    if isinstance(value, tuple | list):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _saved(kind: Any) -> list[Field[Any]]:
+    return [field for field in fields(kind) if field.compare]
+
+
 def _rebuild(kind: Any, data: Any, where: str) -> Any:
-    """The value of type `kind` that `dataclasses.asdict` and JSON made `data` of; else ValueError, with the place."""
+    """The value of type `kind` that `_plain` and JSON made `data` of; else ValueError, with the place."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):
         return None if data is None else _rebuild(next(a for a in arguments if a is not type(None)), data, where)
@@ -367,7 +376,8 @@ def _rebuild(kind: Any, data: Any, where: str) -> Any:
         name = kind.__name__ if isinstance(kind, type) else kind
         raise ValueError(f"{where} is of type {type(data).__name__}, not {name}")
     if is_dataclass(kind):
-        hints = get_type_hints(kind)
+        types = get_type_hints(kind)
+        hints = {field.name: types[field.name] for field in _saved(kind)}
         unknown = set(data) - set(hints)
         if unknown:
             raise ValueError(f"{where} has the unknown key {sorted(unknown)[0]!r}")

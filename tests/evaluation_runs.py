@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dystruct.decoding.evaluation.run_folder import RunFolder
-from dystruct.decoding.evaluation.settings import RunSettings, decoder_of, plain
+from dystruct.decoding.evaluation.settings import RunSettings, plain
 from dystruct.decoding.evaluation.tasks import DOMAINS, digest, items
+from dystruct.decoding.named import named_decoder
 
 MODEL = {"name": "m", "fingerprint": "f", "dtype": "float32", "calibrated": True, "weights": {}}
 FIGURES: dict[str, Any] = {
@@ -33,7 +34,7 @@ def make_run(
     """A run's folder. right: by task, a text of signs 0 and 1 for each draw; each: figures by (task, item, draw)."""
     asked = RunSettings(decoder=decoder, tasks=tuple(right), draws=len(next(iter(right.values()))), **settings)
     tasks = {task: {"items": len(draws[0]), "digest": _digest(task, len(draws[0]))} for task, draws in right.items()}
-    described = asked.described(MODEL, decoder_of(decoder), tasks)
+    described = asked.described(MODEL, named_decoder(decoder), tasks)
     with RunFolder(folder, described, {"python": "3"}) as records:
         for task, draws in right.items():
             for item in range(len(draws[0])):
@@ -57,7 +58,7 @@ def _digest(task: str, count: int) -> str:
 
 def settings_of(decoder: str) -> dict[str, Any]:
     """A decoder's settings as its run.json has them."""
-    return json.loads(json.dumps(plain(decoder_of(decoder))))
+    return json.loads(json.dumps(plain(named_decoder(decoder))))
 
 
 def as_plain(value: Any) -> Any:

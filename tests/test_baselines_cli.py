@@ -12,8 +12,8 @@ import pytest
 import dystruct.decoding
 from command_line import Run
 from dystruct.decoding import DECODERS, AdaBlock, Daedal, Dream, DyStruct, Fast, Fixed, Hierarchy, VsbLike
-from dystruct.decoding.terminal.decoder_options import DECODER_SETTINGS, named_decoder
-from dystruct.decoding.terminal.rival_options import RIVALS, SETTING_OF
+from dystruct.decoding.named import DECODER_SETTINGS, KINDS, OPTIONS, named_decoder
+from dystruct.decoding.terminal.rival_options import RIVALS
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,14 @@ def test_options_without_use_are_refused(run: Run, arguments: str, part: str) ->
 
 
 def test_every_setting_of_every_rival_has_its_option() -> None:
-    known = set(SETTING_OF.values()) | set(DECODER_SETTINGS.values())
+    known = {rival.setting for rival in RIVALS} | set(DECODER_SETTINGS.values())
     in_python = {"faithful", "delimiters", "delimiter_ids"}
     for name, kind in DECODERS.items():
         if name != "dystruct":
             assert {setting.name for setting in fields(kind)} <= known | in_python, name
     for rival in RIVALS:
         assert any(rival.setting in {setting.name for setting in fields(kind)} for kind in DECODERS.values())
+        assert (OPTIONS[rival.option], KINDS[rival.setting]) == (rival.setting, rival.kind)
 
 
 def test_decoders_lists_all_of_them_with_their_defaults(run: Run) -> None:

@@ -23,8 +23,8 @@ from dystruct.decoding import Block, DyStruct, UserError
 from dystruct.decoding import generate as library_generate
 from dystruct.decoding.backbone import loading
 from dystruct.decoding.device import check_device
+from dystruct.decoding.named import DECODER_SETTINGS
 from dystruct.decoding.terminal.cli import app, main
-from dystruct.decoding.terminal.decoder_options import DECODER_SETTINGS
 from dystruct.model import PriorConfig
 
 

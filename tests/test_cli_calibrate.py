@@ -12,7 +12,9 @@ import pytest
 
 import dystruct.decoding
 from command_line import SMALL, Run
+from dystruct.decoding import calibration
 from dystruct.decoding.backbone import loading, model_folder
+from dystruct.decoding.calibration import collected
 from dystruct.decoding.calibration_file import fingerprint, read_calibration, write_calibration
 from dystruct.decoding.errors import UserError
 from dystruct.decoding.terminal import measure_commands
@@ -76,6 +78,43 @@ def test_domains_settings_and_trajectory(run: Run, letters: list[tuple[Any, ...]
     own = json.loads(run("calibrate", "w.json", *options, "--trajectory", "own").out)
     assert own["trajectory"] == "own" == json.loads(Path("w.json").read_text())["provenance"]["trajectory"]
     assert own["position"]["rows"] > reference["position"]["rows"], "the scripted model never ends"
+
+
+@pytest.mark.parametrize("trajectory", ["reference", "own"])
+def test_a_calibration_that_is_killed_goes_on_where_it_was(
+    run: Run, letters: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, trajectory: str
+) -> None:
+    monkeypatch.setattr(collected, "TOGETHER", 2)
+    name = {"reference": "windows_along_reference", "own": "windows_on_own_trajectory"}[trajectory]
+    real, made = getattr(calibration, name), []
+    stop_at = 0
+
+    def counted(model: Any, known: list[calibration.Known], **settings: Any) -> Any:
+        made.append([problem.prompt for problem in known])
+        if len(made) == stop_at:
+            raise KeyboardInterrupt
+        return real(model, known, **settings)
+
+    monkeypatch.setattr(calibration, name, counted)
+    options = ("--problems", "3", "--domain", "maths", "--domain", "logic", "--trajectory", trajectory, "--json")
+    whole = run("calibrate", "whole.json", *options)
+    assert whole.status == 0 and os.listdir() == ["whole.json"], whole.err
+    parts, stop_at = list(made), 3
+    assert [len(part) for part in parts] == [2, 2, 2]
+    made.clear()
+    assert run("calibrate", "w.json", *options).status == 130
+    assert sorted(os.listdir()) == ["w.json.windows", "whole.json"]
+    with open("w.json.windows", "rb+") as file:
+        file.seek(-40, os.SEEK_END)
+        file.truncate()  # as a kill amid the second part's line leaves it
+    other = run("calibrate", "w.json", *options, "--seed", "7")
+    assert other.status == 2 and "'w.json.windows' was begun with seed 0, not 7; give the same" in other.err
+    made.clear()
+    stop_at = 0
+    again = run("calibrate", "w.json", *options)
+    assert again.status == 0 and made == parts[1:], "the first part is not observed again"
+    assert again.out == whole.out and Path("w.json").read_bytes() == Path("whole.json").read_bytes()
+    assert sorted(os.listdir()) == ["w.json", "whole.json"]
 
 
 def test_what_calibrate_refuses_it_refuses_before_it_works(run: Run, letters: list[tuple[Any, ...]]) -> None:

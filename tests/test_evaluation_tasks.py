@@ -15,8 +15,9 @@ from dystruct.decoding import Block, Daedal, DyStruct, Fixed, UserError, generat
 from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.figures import confidences, figures, repetition
 from dystruct.decoding.evaluation.run_folder import read_items, read_run
-from dystruct.decoding.evaluation.settings import RunSettings, decoder_of
+from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.tasks import COUNTS, DOMAINS, items, score, value_of
+from dystruct.decoding.named import named_decoder
 from dystruct.decoding.tiny.problem import Problem
 from dystruct.decoding.tiny.problems import problems
 from dystruct.inference import posterior
@@ -129,10 +130,10 @@ def test_repetition_counts_what_stood_before() -> None:
 
 
 def test_decoders_by_text() -> None:
-    assert decoder_of("dystruct:structure=sample,alpha0=2,schedule=left-to-right,prior.min_length=4") == DyStruct(
+    assert named_decoder("dystruct:structure=sample,alpha0=2,schedule=left-to-right,prior.min_length=4") == DyStruct(
         structure="sample", schedule="left-to-right", prior=PriorConfig(concentration=2, min_length=4)
     )
-    assert decoder_of("dystruct:diagnostic-passes=2,prior.evidence_scale=0.5") == DyStruct(
+    assert named_decoder("dystruct:diagnostic-passes=2,prior.evidence_scale=0.5") == DyStruct(
         diagnostic_passes=2, prior=PriorConfig(evidence_scale=0.5)
     )
     for wrong in (
@@ -144,7 +145,7 @@ def test_decoders_by_text() -> None:
         "dystruct:x=1",
     ):
         with pytest.raises(UserError):
-            decoder_of(wrong)
+            named_decoder(wrong)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,18 @@ def test_what_is_allowed_passes(path: str, source: str) -> None:
     assert violations(path, source) == []
 
 
+def test_the_evaluation_knows_no_terminal() -> None:
+    """Runs are asked for from Python, too: what both need stands beside the decoders."""
+    found = [
+        f"{path}:{line}"
+        for path, source in _sources()
+        if path.startswith("decoding/evaluation/")
+        for line, _, name in _imports(ast.parse(source))
+        if "terminal" in name.split(".")
+    ]
+    assert found == []
+
+
 def test_top_level_holds_only_what_the_house_allows() -> None:
     ignored = [line.strip("/\n") for line in (ROOT / ".gitignore").read_text().splitlines()]
     names = {entry.name for entry in ROOT.iterdir()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import math
 import pickle
 import re
@@ -183,7 +184,12 @@ def test_labels_are_no_part_of_a_window(tmp_path: Path) -> None:
     alone = Window(labelled.opened, labelled.structure, labelled.steps, labelled.closed)
     assert labelled == alone and hash(labelled) == hash(alone)
     generation.save(tmp_path / "trace.json")
-    assert "labels" not in (tmp_path / "trace.json").read_text()
+    assert "labels" not in (tmp_path / "trace.json").read_text() and "labels" not in repr(labelled)
+    content = json.loads((tmp_path / "trace.json").read_text())
+    content["windows"][0]["labels"] = {}
+    (tmp_path / "labelled.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="unknown key 'labels'"):
+        Generation.load(tmp_path / "labelled.json")
     shown = labelled._repr_html_()
     for other in (
         Generation.load(tmp_path / "trace.json"),
@@ -193,6 +199,7 @@ def test_labels_are_no_part_of_a_window(tmp_path: Path) -> None:
         assert other == generation and other.windows[0]._repr_html_() == shown
     renamed = dataclasses.replace(generation, token_texts=dict.fromkeys(generation.token_texts, "x"))
     assert renamed.windows[0]._repr_html_() != shown
+    assert dataclasses.replace(labelled, steps=labelled.steps)._repr_html_() == shown
     assert generation.windows[0]._repr_html_() == shown, "a copy with other texts leaves the original alone"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from command_line import SMALL, Run
 from dystruct.decoding import Block, DyStruct, Fixed, Generation, UserError, generate
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
-from dystruct.decoding.terminal.decoder_options import decoder_of, named_decoder
-from dystruct.decoding.terminal.targets import save_text
+from dystruct.decoding.files import save_text
+from dystruct.decoding.named import decoder_of, named_decoder
+from dystruct.inference import LENGTH_RULES, RULES
 from dystruct.model import PriorConfig
 from scripted import backbone, hashed
 
@@ -107,6 +109,33 @@ def test_an_option_without_use_in_a_preset_is_refused(preset: str, option: str) 
     value = {"--weld": "joint", "--edge-base-rate": "removed"}.get(option, 3)
     with pytest.raises(UserError, match=f"^{option} has no use with --preset {preset}; leave it out\\.$"):
         decoder_of("dystruct", preset, {option: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("preset=fixed-windows,length-rule={}", "--preset fixed-windows"),
+        ("length-rule={},prior.max_length=8", "prior.max_length=8"),
+        ("prior.max_length=20,length-rule={},prior.min_length=20", "prior.min_length=20, prior.max_length=20"),
+    ],
+)
+def test_windows_of_one_length_have_no_use_for_a_length_rule(text: str, reason: str) -> None:
+    for rule in LENGTH_RULES:
+        with pytest.raises(UserError, match=f"^--length-rule has no use with {reason}, where windows have one length"):
+            named_decoder(f"dystruct:{text.format(rule)}")
+        again = named_decoder(f"dystruct:preset=fixed-windows,length-rule={rule},prior.min_length=8")
+        assert (again.length_rule, again.prior.min_length) == (rule, 8)
+
+
+@pytest.mark.parametrize("structure", RULES)
+def test_a_length_rule_changes_nothing_where_windows_have_one_length(structure: str) -> None:
+    """Nor do the streams that partition, order and tokens are drawn from."""
+    decoder = DyStruct.preset("fixed-windows", structure=structure)
+    found = [
+        generate(MODEL, ["abc"], replace(decoder, length_rule=rule), max_new_tokens=60, temperature=1.0)[0].windows
+        for rule in (None, *LENGTH_RULES)
+    ]
+    assert all(windows == found[0] for windows in found)
 
 
 def test_an_option_that_gives_a_preset_a_use_again_is_taken() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from chromium import Page
 from dystruct.decoding import DyStruct, generate
 from dystruct.decoding.terminal.wording import TokenTexts
-from replay_pages import NEEDS_CHROMIUM, Open, card, focus, here
+from replay_pages import NEEDS_CHROMIUM, SHOWN, Open, card, focus, here
 from replay_runs import by_hand, decoded
 from scripted import backbone, hashed, uneven_weights
 
@@ -57,6 +59,33 @@ def test_space_plays_to_the_end_and_pauses(opened: Open) -> None:
     page.press(" ")
     assert page.run(label) == "Play", "on a button, Space presses the button"
     assert page.run("document.documentElement.dataset.theme") == "light"
+
+
+@pytest.mark.parametrize("space", [True, False])
+def test_playing_from_the_end_starts_again_at_the_beginning(opened: Open, space: bool) -> None:
+    """A reader who follows a link sees the finished text first, and playing it shows all of how it came about."""
+    generation = decoded("block")
+    page = opened(generation)
+    everything = f"({SHOWN})[0].join('')"
+    texts = TokenTexts.of(generation)
+    assert here(page) == generation.forward_passes
+    assert page.run(everything) == "".join(map(texts, generation.tokens))
+    page.run("""window.passes = [];
+      document.getElementById("speed").value = "20";
+      new MutationObserver(() => passes.push(Number(document.body.dataset.pass)))
+        .observe(document.body, { attributeFilter: ["data-pass"] });""")
+    if space:
+        page.press(" ")
+    else:
+        page.run('document.getElementById("play").click()')
+    assert here(page) == 0 and page.run(everything) == "", "it begins with masks alone"
+    page.run("""new Promise((done) => {
+      const watch = setInterval(() => {
+        if (document.getElementById("play").textContent === "Play") { clearInterval(watch); done(); }
+      }, 10);
+    })""")
+    assert page.run("passes") == list(range(generation.forward_passes + 1))
+    assert page.run(everything) == "".join(map(texts, generation.tokens))
 
 
 def test_tokens_are_walked_through_and_tell_their_story(opened: Open) -> None:

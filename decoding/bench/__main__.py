@@ -18,7 +18,7 @@ import torch
 from dystruct.inference.bench import Row, table
 
 from ..evaluation.environment import environment
-from ..evaluation.run_folder import write_json
+from ..files import save_json
 from .arguments import positive, writable
 from .gpu import gpu
 from .measure import Clock
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
             found = measure()
             rows.extend(found)
             if options.out is not None:
-                write_json(options.out, content())
+                save_json(options.out, content())
             if found and not options.json:
                 print(table(found), flush=True)
 

@@ -24,12 +24,12 @@ from scipy.stats import binomtest
 from ..backbone import load, model_folder
 from ..errors import UserError
 from ..evaluation.local import Progress, run_local
-from ..evaluation.run_folder import key_of, read_traces, write_json
+from ..evaluation.run_folder import key_of, read_traces
 from ..evaluation.settings import RunSettings, identity
 from ..evaluation.statistics import mcnemar
+from ..files import check_file_target, save_json
 from ..forward import Caching
 from ..terminal.eval_command import left
-from ..terminal.targets import check_file_target
 from .arguments import positive
 
 DECODERS = {"dystruct": "dystruct:structure=sample,passes=share", "block": "block"}
@@ -183,7 +183,7 @@ def main(arguments: list[str] | None = None) -> None:
                 found += compared(name, mode, folders["exact"], folders[mode])
     except UserError as error:
         parser().error(str(error))
-    write_json(results, [asdict(one) for one in found])
+    save_json(results, [asdict(one) for one in found])
     print("\n".join([HEADER, *map(str, found)]))
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..errors import UserError
-from ..terminal.targets import check_file_target
+from ..files import check_file_target
 
 
 def positive(text: str) -> int:

@@ -43,6 +43,24 @@ class Known:
     domain: str = ""
 
 
+def encoded(model: Backbone, known: Sequence[Known], beyond: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Token ids of prompts and answers; beyond: how many tokens may follow an answer.
+
+    Raises UserError if a prompt occurs twice, or a problem is too long for the model.
+    """
+    prompt_ids = [model.encode(problem.prompt) for problem in known]
+    answers = [list(model.tokenizer(problem.answer, add_special_tokens=False)["input_ids"]) for problem in known]
+    if len(set(map(tuple, prompt_ids))) < len(known):
+        raise UserError("The same prompt occurs twice among the calibration problems; give each once.")
+    longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompt_ids, answers, strict=True)) + beyond
+    if longest > model.max_length:
+        raise UserError(
+            f"A calibration problem takes {longest} tokens, but the context of model {model.name!r} is "
+            f"{model.max_length}; leave long problems out."
+        )
+    return prompt_ids, answers
+
+
 @dataclass
 class _AlongReference:
     """A decoder that diagnoses windows along known answers, ids by prompt ids; their lengths are drawn from the prior's
@@ -98,7 +116,7 @@ def windows_along_reference(
     long for the model.
     """
     prior = prior or PriorConfig()
-    prompt_ids, answers = _encoded(model, known, prior.max_length)
+    prompt_ids, answers = encoded(model, known, prior.max_length)
     decoder = _AlongReference(dict(zip(map(tuple, prompt_ids), answers, strict=True)), prior, passes)
     longest = max(map(len, answers)) + prior.max_length
     engine = Engine(
@@ -129,7 +147,7 @@ def windows_on_own_trajectory(
     decoder: by default one under the model's weights, a token a pass (`passes="share"`). Windows for which no
     diagnostic pass was left are not among them. Raises UserError as `windows_along_reference`.
     """
-    _, answers = _encoded(model, known, 0)
+    _, answers = encoded(model, known, 0)
     generations = generate(
         model,
         [problem.prompt for problem in known],
@@ -184,18 +202,3 @@ def _replaced(window: Window) -> NDArray[np.bool_]:
             place = remask.position - window.opened.start
             found[place] |= window.closed.tokens[place] != remask.token
     return found
-
-
-def _encoded(model: Backbone, known: Sequence[Known], beyond: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Token ids of prompts and answers; beyond: how many tokens may follow an answer."""
-    prompt_ids = [model.encode(problem.prompt) for problem in known]
-    answers = [list(model.tokenizer(problem.answer, add_special_tokens=False)["input_ids"]) for problem in known]
-    if len(set(map(tuple, prompt_ids))) < len(known):
-        raise UserError("The same prompt occurs twice among the calibration problems; give each once.")
-    longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompt_ids, answers, strict=True)) + beyond
-    if longest > model.max_length:
-        raise UserError(
-            f"A calibration problem takes {longest} tokens, but the context of model {model.name!r} is "
-            f"{model.max_length}; leave long problems out."
-        )
-    return prompt_ids, answers

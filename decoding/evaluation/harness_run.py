@@ -22,13 +22,14 @@ from lm_eval.tasks import TaskManager
 
 from ..backbone import Backbone
 from ..errors import UserError
+from ..files import save_json, save_text
 from .environment import environment
 from .harness import DystructLM
 from .harness_code import limited_code
 from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
-from .run_folder import RunFolder, write_json
+from .run_folder import RunFolder
 from .settings import RunSettings, prior_of
 from .tasks import FOLDER
 
@@ -190,7 +191,7 @@ def _write(results: Mapping[str, Any], folder: Path, harness: HarnessSettings) -
                 }
             lines.append(json.dumps({"task": task, **sample}, default=str))
     if harness.samples:
-        (folder / "samples.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        save_text(folder / "samples.jsonl", "".join(line + "\n" for line in lines))
     told = {name: results[name] for name in ("results", "groups", "n-shot", "versions", "n-samples") if name in results}
-    write_json(folder / "harness.json", json.loads(json.dumps(told, default=str)))
-    write_json(folder / "scores.json", json.loads(json.dumps(scores, default=str)))
+    save_json(folder / "harness.json", json.loads(json.dumps(told, default=str)))
+    save_json(folder / "scores.json", json.loads(json.dumps(scores, default=str)))

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from dystruct.inference.plots import plot_accuracy
 
 from ..errors import UserError
+from ..files import save_text
 from .pools import pooled
 from .run_folder import make_folder
 from .statistics import mean_of_means
@@ -58,7 +59,7 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False) -> list
         table.save(out)
     missing = [run.label for run in runs if not run.complete]
     note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
-    (out / "tables.md").write_text("# Results\n\n" + contents(tables) + note, encoding="utf-8")
+    save_text(out / "tables.md", "# Results\n\n" + contents(tables) + note)
     written = [out / "tables.md", *(out / f"{t.name}.{ending}" for t in tables for ending in ("md", "tex", "csv"))]
     written += kept
     tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import UserError
+from ..files import save_json
 
 FORMAT = "dystruct-run-1"
 KEY = ("task", "item", "seed", "draw")
@@ -86,7 +87,7 @@ class RunFolder:
             content = {"format": FORMAT, "settings": self.settings, "environments": []}
         if not part:
             content["environments"].append(dict(environment))
-            write_json(path, content)
+            save_json(path, content)
         return max(len(content["environments"]) - 1, 0)
 
     def add(self, record: Mapping[str, Any], trace: Mapping[str, Any] | None = None) -> None:
@@ -188,16 +189,6 @@ def read_traces(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]
 def key_of(record: Mapping[str, Any]) -> Key:
     """What tells an item's record from all others of its run."""
     return tuple(record[name] for name in KEY)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file whole or not at all. Raises UserError where it cannot be written."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise UserError(f"{str(path)!r} cannot be written ({error.strerror}); name another folder.") from error
 
 
 def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:

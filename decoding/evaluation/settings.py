@@ -16,6 +16,7 @@ from ..calibration_file import fingerprint
 from ..ending import check_unicode, checked_stop
 from ..errors import UserError
 from ..forward import Caching, check_caching
+from ..named import named_decoder
 from ..row import Decoder
 
 
@@ -103,7 +104,7 @@ class RunSettings:
 
     def with_decoder(self) -> Decoder:
         """The decoder that the text says. Raises UserError for one that there is not."""
-        return decoder_of(self.decoder)
+        return named_decoder(self.decoder)
 
     def described(
         self, model: Mapping[str, Any], decoder: Decoder, tasks: Mapping[str, Mapping[str, Any]]
@@ -128,13 +129,6 @@ def check_described(found: Mapping[str, Any]) -> None:
     for task, told in found["tasks"].items():
         if not isinstance(told, dict) or not isinstance(told.get("items"), int | None):
             raise ValueError(f"its task {task} cannot be {told!r:.80}")
-
-
-def decoder_of(text: str) -> Decoder:
-    """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values."""
-    from ..terminal.decoder_options import named_decoder
-
-    return named_decoder(text)
 
 
 def identity(model: Backbone, folder: Path | None) -> dict[str, Any]:

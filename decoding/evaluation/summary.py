@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from .run_folder import damaged, read_items, read_run, write_json
+from ..files import save_json
+from .run_folder import damaged, read_items, read_run
 from .settings import check_described
 from .statistics import Mean, mean
 from .tasks import DOMAINS, chain, items
@@ -77,7 +78,7 @@ class RunSummary:
 
     def save(self, path: Path) -> None:
         """Write it as JSON, whole or not at all."""
-        write_json(path, {"format": FORMAT, **asdict(self)})
+        save_json(path, {"format": FORMAT, **asdict(self)})
 
 
 def load_summary(path: Path) -> RunSummary:

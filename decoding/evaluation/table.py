@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..files import save_text
 from .statistics import Mean
 
 
@@ -102,7 +103,7 @@ class Table:
     def save(self, folder: Path) -> None:
         """Write NAME.md, NAME.tex and NAME.csv."""
         for ending, text in (("md", self.markdown()), ("tex", self.latex()), ("csv", self.csv())):
-            (folder / f"{self.name}.{ending}").write_text(text, encoding="utf-8")
+            save_text(folder / f"{self.name}.{ending}", text)
 
     def _is_text(self, column: int) -> bool:
         return any(isinstance(row[column], str) for row in self.rows)

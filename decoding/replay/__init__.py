@@ -8,6 +8,6 @@
 Texts are data: they reach the page as JSON and its document as text nodes, never as markup.
 """
 
-from .page import replay_page, save_page
+from .page import replay_page
 
-__all__ = ["replay_page", "save_page"]
+__all__ = ["replay_page"]

@@ -12,7 +12,7 @@ from html import escape
 from itertools import groupby
 
 from ..terminal.wording import TokenTexts, caption, counted, is_inferred, literal, shortened, summary, visible
-from ..trace import Generation, Labels, Window
+from ..trace import Generation, Window
 from ..unmasking import Placed, Span, placed, spans
 from .record import KINDS, recomputed
 
@@ -27,8 +27,9 @@ _CODE = (
 _NUMBER = "display:inline-block;width:0;position:relative;top:-1.2em;font-size:.65em;opacity:.75"
 
 
-def window_picture(window: Window, labels: Labels) -> str:
+def window_picture(window: Window) -> str:
     """A window: its blocks in their order with H(B) and T(B), its tokens, what welding did, and its posterior."""
+    labels = window.labels
     text = TokenTexts(lambda token: labels.token_texts.get(token, f"#{token}"), labels.end_tokens)
     held, chosen = placed([window]), window.structure
     parts, signs = spans(window, held), _signs(window, held, text)

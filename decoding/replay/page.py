@@ -7,12 +7,10 @@ nothing which a trace holds could run or be fetched even if it reached the docum
 from __future__ import annotations
 
 import json
-import os
 import re
 from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from ..trace import Generation
@@ -37,15 +35,6 @@ def replay_page(generation: Generation, beside: Generation | None = None) -> str
     }
     # In one go: what is put in is not looked through again.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("page.html"))
-
-
-def save_page(path: str | os.PathLike[str], generation: Generation, beside: Generation | None = None) -> None:
-    """Write the page; a file that stands there is replaced only when all is written."""
-    target = Path(path)
-    page = replay_page(generation, beside)
-    partial = target.with_name(target.name + ".partial")
-    partial.write_text(page, encoding="utf-8", newline="\n")
-    os.replace(partial, target)
 
 
 def _part(name: str) -> str:

@@ -13,9 +13,9 @@ import typer
 
 from ..backbone import Backbone
 from ..errors import UserError
+from ..files import check_file_target, save_json, save_text
 from ..terminal.model_options import load_model
 from ..terminal.reporting import reporting
-from ..terminal.targets import check_file_target, save_text
 from ..tiny.problem import Problem
 from ..tiny.problems import DOMAINS, problems
 
@@ -131,7 +131,7 @@ def report(
     if proposals is not None:
         proposals.mkdir(parents=True, exist_ok=True)
         for target, content in proposed.items():
-            save_text(proposals / f"{target.replace(' ', '-')}.json", json.dumps(content, indent=1) + "\n")
+            save_json(proposals / f"{target.replace(' ', '-')}.json", content)
     if document is not None:
         write_tables(found, document)
 

@@ -18,11 +18,11 @@ from torch import Tensor
 from ..backbone import Backbone
 from ..engine import Engine
 from ..passes import masks, quotas
+from ..records import Records
 from ..row import Pass, Row
 from ..tiny.problem import Problem
 from .diagnosis import ShownRule, diagnosis
 from .pairs import commit_pairs
-from .records import Records
 
 SHORTEST, LONGEST = 8, 48  # tokens of a window
 DIAGNOSES: dict[str, tuple[int, ShownRule]] = {

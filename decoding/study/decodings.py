@@ -17,11 +17,11 @@ from ..backbone import Backbone
 from ..dystruct import DyStruct
 from ..engine import Engine
 from ..generation import generate
+from ..records import Records
 from ..tiny.problem import Problem
 from ..tiny.scoring import is_right
 from ..trace import Generation, Window
 from .along import Place, generator_of, places
-from .records import Records
 
 Report = Callable[[str, int], None]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files import save_text
 from .answers import answers
 from .cells import estimated, percent
 
@@ -40,7 +41,7 @@ def write_tables(results: dict[str, Any], path: Path) -> None:
         document = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"The document {str(path)!r} cannot be read ({error.strerror}); correct the path.") from error
-    path.write_text(with_tables(document, results), encoding="utf-8")
+    save_text(path, with_tables(document, results))
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------

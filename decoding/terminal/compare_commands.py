@@ -13,10 +13,8 @@ import typer
 from ..ending import check_unicode
 from ..errors import UserError
 from . import options
-from .decoder_options import DECODER_SETTINGS, IN_PYTHON, named_decoder
 from .model_options import Chat, Model, WeightedSource
 from .reporting import memory_errors, status
-from .rival_options import SETTING_OF
 
 if TYPE_CHECKING:
     from ..trace import Generation
@@ -90,6 +88,7 @@ def compare(
     with status("starting"):
         from .. import Block, generate
         from ..ending import checked_stop
+        from ..named import named_decoder
 
         chosen = [named_decoder(name) for name in names]
         stops = checked_stop(tokens.stop or ())
@@ -166,7 +165,9 @@ def _settings(kind: Any, within: str = "") -> Iterator[tuple[str, Any]]:
 
 def _option(setting: str) -> str:
     """How a setting is given: by its option, or in Python and, most of them, behind the decoder's name."""
-    for option, name in {**DECODER_SETTINGS, **SETTING_OF}.items():
+    from ..named import OPTIONS, WITHOUT_OPTION
+
+    for option, name in OPTIONS.items():
         if name == setting:
             return option
-    return setting if setting in IN_PYTHON else f"{setting} (in Python)"
+    return setting if setting in WITHOUT_OPTION else f"{setting} (in Python)"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import UserError
+from ..files import check_file_target, check_folder_target, save_folder
 from . import options
-from .decoder_options import Decoder, DecoderOptions, Preset, decoder_of
+from .decoder_options import Decoder, DecoderOptions, Preset
 from .model_options import Chat, Model, WeightedSource
 from .prompts import STANDARD_INPUT, read_prompts
 from .reporting import memory_errors, status
 from .rival_options import Rivals
-from .targets import check_file_target, check_folder_target, save_trace, save_traces
 
 if TYPE_CHECKING:
     from ..backbone import Backbone
@@ -58,6 +58,7 @@ def generate(
     with status("starting"):
         from .. import generate as run
         from ..ending import checked_stop, with_stop_tokens
+        from ..named import decoder_of
 
         chosen = decoder_of(decoder, preset, {**decoder_options.given(), **rivals.given})
         stops = checked_stop(tokens.stop or ())
@@ -119,9 +120,13 @@ def _save(path: Any, generations: list[Generation]) -> None:
     if path is None:
         return
     if len(generations) == 1:
-        save_trace(path, generations[0])
+        generations[0].save(path)
     else:
-        save_traces(path, generations)
+        digits = len(str(len(generations)))
+        texts = (
+            (f"{number:0{digits}d}.json", json.dumps(found.plain())) for number, found in enumerate(generations, 1)
+        )
+        save_folder(path, texts)
 
 
 def _decode_one(

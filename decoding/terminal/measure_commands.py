@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UserError
+from ..files import check_file_target, save_text
 from . import options
-from .decoder_options import BlockLength, Decoder, Structure, decoder_of
+from .decoder_options import BlockLength, Decoder, Structure
 from .model_options import Chat, Model, Source, WeightedSource
 from .reporting import memory_errors, status
-from .targets import check_file_target, save_text
 
 Problems = Annotated[
     int, typer.Option("--problems", help="How many held-out problems. Default {default}.", min=1, show_default=False)
@@ -111,7 +112,11 @@ def calibrate(
     svg: ReportPicture = None,
     as_json: ReportAsJson = False,
 ) -> None:
-    """Fit the evidence weights w and w_b of a model on validation problems, and report what they are worth."""
+    """Fit the evidence weights w and w_b of a model on validation problems, and report what they are worth.
+
+    What was diagnosed is kept beside the weights until they are fitted: a command that was stopped goes on when given
+    again.
+    """
     domains = list(DOMAINS) if domain is None or "all" in domain else list(dict.fromkeys(domain))
     for name in domains:
         if name not in DOMAINS:
@@ -124,10 +129,13 @@ def calibrate(
         raise UserError("The weights, --save and --svg must be different files; give each its own name.")
     for path in targets:
         check_file_target(path)
+    from dystruct.model import PriorConfig
+
     from ..backbone import model_folder
-    from ..calibration import Known, windows_along_reference, windows_on_own_trajectory
+    from ..calibration import Known, collected_windows, windows_along_reference, windows_on_own_trajectory
     from ..calibration_file import fingerprint, write_calibration
     from ..dystruct import DyStruct
+    from ..evaluation.settings import identity
     from ..tiny.problems import problems as held_out_problems
     from .calibration_table import provenance, show_report
 
@@ -139,24 +147,36 @@ def calibrate(
     ]
     where = "along known answers" if trajectory == "reference" else "on the model's own trajectories"
     typer.echo(f"diagnosing windows of {len(known)} problems {where}", err=True)
+    folder = model_folder(model, source.revision)
+    settings = {"trajectory": trajectory, "split": SPLIT, "diagnostic_passes": diagnostic_passes}
+    loaded = identity(backbone, folder)
+    told = {name: loaded[name] for name in ("name", "fingerprint", "dtype")}
+    asked = {**settings, **told, "domains": domains, "problems": problems, "seed": seed}
+    if trajectory == "reference":
+        prior = PriorConfig()
+        beyond = prior.max_length
+        collect = functools.partial(
+            windows_along_reference, backbone, prior=prior, passes=diagnostic_passes, seed=seed, batch_size=batch_size
+        )
+    else:
+        beyond = 0
+        decoder = DyStruct(passes="share", diagnostic_passes=diagnostic_passes, weights=backbone.weights)
+        collect = functools.partial(
+            windows_on_own_trajectory, backbone, decoder=decoder, seed=seed, batch_size=batch_size
+        )  # fmt: skip
+    diagnosed = weights.with_name(weights.name + ".windows")
     with status("diagnosing"), memory_errors(batch_size):
-        if trajectory == "reference":
-            windows = windows_along_reference(
-                backbone, known, passes=diagnostic_passes, seed=seed, batch_size=batch_size
-            )  # fmt: skip
-        else:
-            decoder = DyStruct(passes="share", diagnostic_passes=diagnostic_passes, weights=backbone.weights)
-            windows = windows_on_own_trajectory(backbone, known, decoder=decoder, seed=seed, batch_size=batch_size)
+        windows = collected_windows(diagnosed, asked, backbone, known, collect, beyond)
     with status("fitting"):
         from dystruct.inference.calibration import calibrate as fit
 
         try:
             found = fit(windows, penalty=penalty, intercept=intercept, seed=seed, nuts=nuts)
         except ValueError as error:
+            diagnosed.unlink()
             raise UserError(f"The weights cannot be fitted: {error}") from error
-    settings = {"trajectory": trajectory, "split": SPLIT, "diagnostic_passes": diagnostic_passes}
     summary = {**settings, **provenance(found.report)}
-    write_calibration(weights, found.fit.weights, fingerprint(model_folder(model, source.revision)), summary)
+    write_calibration(weights, found.fit.weights, fingerprint(folder), summary)
     report = json.dumps({**settings, **found.report.as_dict()}, indent=1)
     if save is not None:
         save_text(save, report + "\n")
@@ -164,6 +184,7 @@ def calibrate(
         from .calibration_table import picture
 
         save_text(svg, picture(found))
+    diagnosed.unlink()
     if as_json:
         typer.echo(report)
     else:
@@ -196,10 +217,11 @@ def accuracy(
         check_file_target(save)
     _need_problems(domain)
     source.check_use([decoder])
-    given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
-    chosen = decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
+    from ..named import decoder_of
     from ..tiny.accuracy import check_scorable, measure_accuracy
 
+    given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
+    chosen = decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
     check_scorable(domain, execute_code=execute_code)
     backbone = source.load(model)
     with memory_errors(min(batch_size, problems)):

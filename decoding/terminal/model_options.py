@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..errors import UserError
-from .options import in_options, make_option, named_path
+from ..errors import UserError, in_options
+from .options import make_option, named_path
 from .reporting import status
 from .signatures import OptionGroup
 

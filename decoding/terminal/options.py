@@ -6,7 +6,6 @@ A help says {default} where each command puts its own default (see `signatures.s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,15 +26,6 @@ def named_path(text: str) -> Path:
 def make_option(panel: str | None, name: str, help: str, metavar: str | None = None, **settings: Any) -> Any:
     """What `typer` shall know of an option. panel: under which heading the help lists it."""
     return typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, show_default=False, **settings)
-
-
-def in_options(message: str, options: Mapping[str, str]) -> str:
-    """An error about a setting, with the setting's name as the command line has it. options: option -> setting."""
-    for option, setting in options.items():
-        name = setting.split(".")[-1]
-        if message.startswith(f"{name} "):
-            return option + message.removeprefix(name)
-    return message
 
 
 _INPUT, _TOKENS, _OUTPUT = "Input", "Tokens and passes", "Output"

@@ -62,7 +62,6 @@ RIVALS = (
     Rival("stride", int, "N", "Tokens between two places where a block may end."),
     Rival("tolerance", float, "P", "Change of predictions, by hiding the future, at which a block may end."),
 )
-SETTING_OF = {rival.option: rival.setting for rival in RIVALS}
 
 
 @dataclass(frozen=True, init=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UserError
+from ..files import check_file_target, save_text
 from . import options
-from .targets import check_file_target, save_text
 
 if TYPE_CHECKING:
     from ..trace import Generation
@@ -47,11 +47,8 @@ def show(
         save_text(svg, picture(generation, width=width or options.WIDTH, until=until))
         return
     if html is not None:
-        from ..replay import replay_page
-
-        other = None if beside is None else _read_trace(beside)
         try:
-            save_text(html, replay_page(generation, other))
+            generation.to_html(html, None if beside is None else _read_trace(beside))
         except ValueError as error:
             raise UserError(str(error)) from error
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
+from ..files import save_json
 from .options import named_path
 from .reporting import complain
 
@@ -254,13 +254,11 @@ def _config(folder: Path, given: dict[str, Any]) -> TrainingConfig:
         raise UserError(f"--width {config.width} is no multiple of --head {config.head}; change one of them.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(json.dumps(asdict(config), indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, path)
     except OSError as error:
         raise UserError(
             f"Nothing can be written to {str(folder)!r} ({error.strerror}); choose another folder."
         ) from error
+    save_json(path, asdict(config))
     return config
 
 

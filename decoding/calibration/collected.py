@@ -1,0 +1,53 @@
+"""Windows collected part by part into a file, so that observing can be killed and gone on with.
+
+A part is a number of problems, observed together whether or not the run was killed before: what comes of them does not
+depend on it, to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dystruct.inference.calibration import DiagnosedWindow
+
+from ..backbone import Backbone
+from ..records import open_records, read_records
+from .trajectories import Known, encoded
+
+FORMAT = "dystruct-windows-1"
+TOGETHER = 32  # problems of a part
+FIELDS = ("features", "gap_divergence", "targets")
+
+Collect = Callable[[Sequence[Known]], Sequence[DiagnosedWindow]]
+
+
+def collected_windows(
+    path: Path, settings: Mapping[str, Any], model: Backbone, known: Sequence[Known], collect: Collect, beyond: int = 0
+) -> list[DiagnosedWindow]:
+    """The windows of all problems, numbered as in `known`; the parts that are on record are not observed again.
+
+    path: the file of records. settings: all that windows depend on, but for the problems, as plain data. collect: gives
+    the windows of a part's problems. beyond: how many tokens may follow an answer. Raises UserError if the file was
+    begun with other settings or problems or is none of ours, if a prompt occurs twice, and if a problem is too long for
+    the model.
+    """
+    ids = encoded(model, known, beyond)
+    lengths = [len(prompt) + len(answer) for prompt, answer in zip(*ids, strict=True)]
+    order = sorted(range(len(known)), key=lambda index: lengths[index])  # rows of like length, as in a batch
+    questions = hashlib.sha256(json.dumps([*ids, [problem.domain for problem in known]]).encode()).hexdigest()[:16]
+    with open_records(path, {**settings, "questions": questions}, format=FORMAT) as records:
+        for first in range(0, len(order), TOGETHER):
+            part = order[first : first + TOGETHER]
+            if part not in records:
+                found = collect([known[index] for index in part])
+                records.append(part, windows=[
+                    {"problem": part[window.problem], **{name: getattr(window, name) for name in FIELDS}}
+                    for window in found
+                ])  # fmt: skip
+    windows = [window for record in read_records([path], format=FORMAT)[1] for window in record["windows"]]
+    windows.sort(key=lambda window: window["problem"])
+    return [DiagnosedWindow(**window, domain=known[window["problem"]].domain) for window in windows]
