@@ -189,6 +189,14 @@ def test_ablations_leave_out_one_part_each() -> None:
     assert all(len(window.structure.ends) == 1 for window in generation.windows if window.structure)
 
 
+def test_quick_takes_at_most_a_pass_a_token_and_one_a_window() -> None:
+    (generation,) = decode(integer_hashed(1, end_bonus=-9.0), ["ab"], DyStruct.preset("quick"), max_new_tokens=60)
+    for window in generation.windows:
+        kinds = [step.kind for step in window.steps]
+        assert window.opened.length <= 16 and kinds.count("diagnostic") == 1
+        assert 1 <= kinds.count("resolve") <= window.opened.length
+
+
 def test_every_decoder_has_a_name() -> None:
     assert set(DECODERS) == {
         "dystruct", "block", "fixed", "dream", "fast", "daedal", "adablock", "hierarchy", "vsb-like",

@@ -31,7 +31,8 @@ Preset = Annotated[
         _STRUCTURE,
         "--preset",
         "paper; appendix, the same with r_weld 4; an ablation: no-schedule, no-weld, no-schedule-no-weld, "
-        "fixed-windows or one-block. Default paper. With a rival: faithful, as the original with all its oddities.",
+        "fixed-windows or one-block; or quick, short windows and a threshold, in a third of the passes. Default paper. "
+        "With a rival: faithful, as the original with all its oddities.",
         metavar="NAME",
     ),
 ]
