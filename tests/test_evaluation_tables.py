@@ -145,6 +145,8 @@ def test_sensitivity(tmp_path: Path, name: str, setting: str, values: tuple[str,
     summaries = [load_summary(folder) for folder in folders]
     assert main_runs(summaries) == [summaries[1]], "the others are in the table above"
     assert main_runs(summaries[2:]) == [summaries[2]], "which a single run has not"
+    both = [summaries[0], summaries[2]]
+    assert main_runs(both) == both, "nothing else is left"
     others = {"alpha0", "longest-window", "shortest-window", "weld-radius", "ablations"} - {name}
     assert not others & set(found)
 

@@ -212,7 +212,10 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
 
 
 def main_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs that belong in the main table: all but those that another table shows with something varied."""
+    """The runs that belong in the main table: all but those that another table shows with something varied.
+
+    All of them where no other is left: who names two runs that differ in one setting wants to see these compared.
+    """
     default = plain(DyStruct())
     varied = {
         id(run)
@@ -221,7 +224,7 @@ def main_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
         for run in family
         if any(_setting(run, name) != _in(default, name) for name in names)
     }
-    return [run for run in runs if id(run) not in varied]
+    return [run for run in runs if id(run) not in varied] or list(runs)
 
 
 def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
