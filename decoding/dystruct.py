@@ -2,7 +2,7 @@
 
 Window by window: draw a length, append masks, diagnose, infer a structure (partition and order), resolve its
 blocks in that order, weld their boundaries, and carry the window's mean instability on. What structure is drawn
-is a rule's business (`dystruct.inference.RULES`): MAP, a posterior sample, the consensus, or none.
+is a rule's business (`dystruct.inference.RULES`): MAP, a posterior sample, the consensus, none, or a control.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _LARGEST = {"concentration": 1e100, "context_weight": 1e100, "max_length": 2**16
 class DyStruct:
     """Settings of the decoder; the defaults are the paper's, read as in R1 to R16.
 
-    structure: "map", "sample", "consensus", "none" (one block) or a StructureRule of your own. length_rule: None takes
-    the structure rule's. diagnostic_passes: K. passes: T(B) by interpolation between min_passes and max_passes, or
-    as a share of the budget. weld_radius in tokens, weld_passes a boundary. schedule "left-to-right" is the
-    ablation that ignores priorities. edge_base_rate: whether edge logits keep the base rate of what they were fitted
-    on, as a logistic fit has it, or lose it, which leaves likelihood ratios (R8). threshold: None commits as evenly as
-    possible over a block's passes (R11); a probability commits in each of them all tokens of at least this confidence,
-    and no fewer than an even share over the passes that are left, so that T(B) is the most that a block takes. That
-    reads one number a pass, where without it nothing is read inside a window. Raises UserError for a value that is
-    none of these.
+    structure: "map", "sample", "consensus", "none" (one block), "shuffled" (a sample's blocks in random places, as a
+    control) or a StructureRule of your own. length_rule: None takes the structure rule's. diagnostic_passes: K. passes:
+    T(B) by interpolation between min_passes and max_passes, or as a share of the budget. weld_radius in tokens,
+    weld_passes a boundary. schedule "left-to-right" is the ablation that ignores priorities. edge_base_rate: whether
+    edge logits keep the base rate of what they were fitted on, as a logistic fit has it, or lose it, which leaves
+    likelihood ratios (R8). threshold: None commits as evenly as possible over a block's passes (R11); a probability
+    commits in each of them all tokens of at least this confidence, and no fewer than an even share over the passes that
+    are left, so that T(B) is the most that a block takes. That reads one number a pass, where without it nothing is
+    read inside a window. Raises UserError for a value that is none of these.
     """
 
     structure: str | StructureRule = "map"

@@ -4,7 +4,7 @@ from .consensus import consensus_partition, expected_variation_of_information
 from .joint import JointMaximum
 from .length import LengthPosterior, length_posterior
 from .posterior import RankedPartition, StructurePosterior, posterior
-from .rules import CONSENSUS, FIXED, LENGTH_RULES, MAP, RULES, SAMPLE, StructureRule, fixed
+from .rules import CONSENSUS, FIXED, LENGTH_RULES, MAP, RULES, SAMPLE, SHUFFLED, StructureRule, fixed, shuffled
 from .semimarkov import SemiMarkov
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "MAP",
     "RULES",
     "SAMPLE",
+    "SHUFFLED",
     "JointMaximum",
     "LengthPosterior",
     "RankedPartition",
@@ -25,4 +26,5 @@ __all__ = [
     "fixed",
     "length_posterior",
     "posterior",
+    "shuffled",
 ]

@@ -108,6 +108,28 @@ CONSENSUS = _by_posterior("consensus", mode_length, lambda exact, streams: exact
 """The partition of least expected Hamming loss over cuts, then the most probable order; the mode of the length law."""
 
 
+def shuffled(rule: StructureRule) -> StructureRule:
+    """A rule whose blocks keep their sizes and lose their places: the control for whether places matter.
+
+    The blocks of the rule's partition in an order drawn at random, so that cuts stand where the evidence did not put
+    them and are as many; then an order of resolution from the order law of what came of it.
+    """
+
+    def choice(exact: StructurePosterior, streams: Streams) -> Structure:
+        partition = rule.choose(exact, streams).partition
+        sizes = torch.tensor([end - start for start, end in partition.blocks])
+        sizes = sizes[torch.randperm(len(sizes), generator=streams.partition)]
+        moved = Partition(tuple(sizes.cumsum(0).tolist()))
+        law = order_law(moved, exact.diagnostics.instability, exact.prior)
+        return Structure(moved, tuple(law.sample(generator=streams.order).tolist()))
+
+    return _by_posterior(f"shuffled {rule.name}", rule.length, choice)
+
+
+SHUFFLED = replace(shuffled(SAMPLE), name="shuffled")
+"""A sampled partition's blocks in random places: beside it "sample" shows what its cuts are worth."""
+
+
 def fixed(partition: Partition | None = None) -> StructureRule:
     """A structure that no diagnostics change: the whole window as one block, or a partition that also sets the length.
 
@@ -136,4 +158,6 @@ def fixed(partition: Partition | None = None) -> StructureRule:
 FIXED = fixed()
 """The whole window as one block, whatever the diagnostics say; the mean of the length law."""
 
-RULES: dict[str, StructureRule] = {"map": MAP, "sample": SAMPLE, "consensus": CONSENSUS, "none": FIXED}
+RULES: dict[str, StructureRule] = {
+    "map": MAP, "sample": SAMPLE, "consensus": CONSENSUS, "none": FIXED, "shuffled": SHUFFLED,
+}  # fmt: skip

@@ -34,9 +34,9 @@ def with_draw(decoder: Decoder, draw: int) -> Decoder:
     """The decoder for one of several draws. Raises UserError for draw > 0 of one whose structures are not drawn."""
     if draw == 0:
         return decoder
-    if not isinstance(decoder, DyStruct) or decoder.structure != "sample":
+    if not isinstance(decoder, DyStruct) or decoder.structure not in ("sample", "shuffled"):
         raise UserError("Several draws need structures that are drawn; give --decoder dystruct:structure=sample.")
-    rule = RULES["sample"]
+    rule = RULES[decoder.structure]
     length = LENGTH_RULES[decoder.length_rule] if decoder.length_rule else rule.length
 
     def drawn_length(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
@@ -50,7 +50,7 @@ def with_draw(decoder: Decoder, draw: int) -> Decoder:
         streams = _Drawn(_of_draw(streams.partition, draw), _of_draw(streams.order, draw))
         return rule.structure(diagnostics, context, prior, streams)
 
-    return replace(decoder, structure=StructureRule("sample", drawn_length, structure, choice), length_rule=None)
+    return replace(decoder, structure=StructureRule(rule.name, drawn_length, structure, choice), length_rule=None)
 
 
 def _of_draw(generator: torch.Generator, draw: int) -> torch.Generator:

@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
-from dystruct.inference import RULES, StructurePosterior, StructureRule, posterior
+from dystruct.inference import RULES, StructurePosterior, StructureRule, posterior, shuffled
 from dystruct.inference.rules import Choice, Streams
 from dystruct.model import (
     Context,
@@ -62,23 +60,6 @@ def apportioned(sizes: Sequence[int], instabilities: Sequence[float], total: int
             break
         found[max(room, key=lambda block: weights[block] / (found[block] + 0.5))] += 1  # Sainte-Laguë
     return tuple(found)
-
-
-def shuffled(rule: StructureRule) -> StructureRule:
-    """A rule whose blocks keep their sizes and lose their places: the control for whether places matter.
-
-    Orders are drawn, as the rule "sample" does.
-    """
-
-    def choice(exact: StructurePosterior, streams: Streams) -> Structure:
-        partition = rule.choose(exact, streams).partition
-        sizes = torch.tensor([end - start for start, end in partition.blocks])
-        sizes = sizes[torch.randperm(len(sizes), generator=streams.partition)]
-        moved = Partition(tuple(sizes.cumsum(0).tolist()))
-        law = order_law(moved, exact.diagnostics.instability, exact.prior)
-        return Structure(moved, tuple(law.sample(generator=streams.order).tolist()))
-
-    return _choosing(f"shuffled {rule.name}", rule, choice)
 
 
 def likeliest_order(rule: StructureRule) -> StructureRule:

@@ -42,7 +42,8 @@ Structure = Annotated[
         _STRUCTURE,
         "--structure",
         "Partition and order of a window. map: the most probable; sample: a draw from the posterior; consensus: the "
-        "partition that agrees best with all others; none: one block. "
+        "partition that agrees best with all others; none: one block; shuffled: a draw whose blocks keep their "
+        "sizes and lose their places, as a control. "
         "p(P | O) ∝ prod_g prior(b_g) q_g^b_g (1 - q_g)^(1 - b_g). Default map.",
         metavar="RULE",
     ),
@@ -53,7 +54,7 @@ LengthRule = Annotated[
         _STRUCTURE,
         "--length-rule",
         "How L ~ Poisson(mu) clipped to 8..48, mu = 8 + (1 - hbar)(48 - 8), gives a window's length: sample, mode or "
-        "mean. Default: what suits --structure (map, consensus: mode; sample: sample; none: mean).",
+        "mean. Default: what suits --structure (map, consensus: mode; sample, shuffled: sample; none: mean).",
         metavar="RULE",
     ),
 ]
