@@ -222,6 +222,19 @@ def test_a_run_that_is_not_finished_is_told(tmp_path: Path, pair: list[Path]) ->
     assert [row["decoder"] for row in rows(tables(*pair)["results"])] == ["fixed"], "nothing to show of it yet"
 
 
+def test_runs_that_are_not_finished_are_left_out(tmp_path: Path, pair: list[Path]) -> None:
+    report(pair[:1], tmp_path / "one")
+    lines = (pair[1] / "items.jsonl").read_bytes().splitlines(keepends=True)
+    (pair[1] / "items.jsonl").write_bytes(b"".join(lines[:7]))
+    out = tmp_path / "out"
+    report(pair, out, summaries=True, complete=True)
+    assert (out / "tables.md").read_text() == (tmp_path / "one" / "tables.md").read_text()
+    assert [path.parent.name for path in out.glob("*/summary.json")] == [pair[0].name]
+    with pytest.raises(UserError, match="None of these runs is complete"):
+        report(pair[1:], tmp_path / "none", complete=True)
+    assert not (tmp_path / "none").exists()
+
+
 def test_everything_is_written(pair: list[Path], tmp_path: Path) -> None:
     written = report([tmp_path], tmp_path / "out")
     assert all(path.stat().st_size > 0 for path in written)

@@ -40,15 +40,19 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def report(paths: Sequence[Path], out: Path, *, summaries: bool = False) -> list[Path]:
+def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complete: bool = False) -> list[Path]:
     """Make all tables from the results at `paths` and write them to `out`; the files written.
 
     Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md; accuracy against passes as a plot of each
     task and of their mean. summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its
-    folder. Raises UserError, before anything is written, where two runs are called so.
+    folder. complete: leave out runs that still have items to go. Raises UserError, before anything is written, where
+    two runs are called so, or none is complete.
     """
-    places = find_runs(paths)
-    runs = [load_summary(place) for place in places]
+    found = [(place, load_summary(place)) for place in find_runs(paths)]
+    found = [(place, run) for place, run in found if run.complete or not complete]
+    if not found:
+        raise UserError("None of these runs is complete; leave out --complete, or let them be finished.")
+    places, runs = [place for place, _ in found], [run for _, run in found]
     tables = [*all_tables(runs), *_structures(places, runs)]
     kept = _summary_paths(places, out) if summaries else []
     make_folder(out)

@@ -38,12 +38,15 @@ Summaries = Annotated[
         show_default=False,
     ),
 ]
+Complete = Annotated[
+    bool, typer.Option("--complete", help="Leave out runs that still have items to go.", show_default=False)
+]
 
 
-def tables(results: Results, out: Out, summaries: Summaries = False) -> None:
+def tables(results: Results, out: Out, summaries: Summaries = False, complete: Complete = False) -> None:
     """Make tables and plots from the results of runs."""
     with status("reading"):
         from ..evaluation.report import report
 
-        written = report(results, out, summaries=summaries)
+        written = report(results, out, summaries=summaries, complete=complete)
     typer.echo(f"wrote {len(written)} files to {out}; {written[0].name} has all tables")
