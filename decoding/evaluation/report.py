@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from .structures import structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import Table, contents
 from .tables import all_tables, comparable, merged, ordered
+from .variation import variation_tables, way_of
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
@@ -53,7 +55,7 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     if not found:
         raise UserError("None of these runs is complete; leave out --complete, or let them be finished.")
     places, runs = [place for place, _ in found], [run for _, run in found]
-    tables = [*all_tables(runs), *_structures(places, runs)]
+    tables = [*all_tables(runs), *_structures(places, runs), *_variations(places, runs)]
     kept = _summary_paths(places, out) if summaries else []
     make_folder(out)
     for path, run in zip(kept, runs, strict=False):
@@ -126,10 +128,34 @@ def _structures(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Tabl
         [(_, run), *_] = next(iter(group.values())).values()
         for seed in run.settings["seeds"]:
             told = f"budget {run.settings['budget']}, temperature {run.settings['temperature']:g}, seed {seed}"
-            for table in structure_tables(records, seed, told):
-                before = sum(other.name.split("-")[0] == table.name for other in tables)
-                tables.append(replace(table, name=f"{table.name}-{before + 1}") if before else table)
-    return tables
+            tables += structure_tables(records, seed, told)
+    return _numbered(tables)
+
+
+def _variations(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Table]:
+    """The tables of ways to vary an answer, for every set of runs that are MAP's but for the way."""
+    groups: dict[str, dict[str, tuple[Path, RunSummary]]] = {}
+    for place, run in zip(places, runs, strict=True):
+        way = way_of(run.settings)
+        if way is not None and place.is_dir() and any(place.glob("items*.jsonl")):
+            alike = comparable(run, ("structure",), "temperature", "seeds")
+            groups.setdefault(json.dumps(alike, sort_keys=True), {})[way] = place, run
+    tables: list[Table] = []
+    for group in groups.values():
+        records = {way: scored_items(place) for way, (place, _) in group.items()}
+        [(_, run), *_] = group.values()
+        tables += variation_tables(records, f"budget {run.settings['budget']}")
+    return _numbered(tables)
+
+
+def _numbered(tables: Sequence[Table]) -> list[Table]:
+    """The tables, a number behind the name of the second and each further one of a name."""
+    seen: Counter[str] = Counter()
+    found = []
+    for table in tables:
+        seen[table.name] += 1
+        found.append(table if seen[table.name] == 1 else replace(table, name=f"{table.name}-{seen[table.name]}"))
+    return found
 
 
 def _records(held: Mapping[str, tuple[Path, RunSummary]]) -> list[dict[str, Any]]:

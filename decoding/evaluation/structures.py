@@ -29,16 +29,16 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Items:
-    """Records under one seed and one structure rule: by task and item, one for each draw."""
+    """Records under one structure rule: by task and item, one for each draw, or for each seed and draw."""
 
     draws: dict[tuple[str, int], list[Record]]
 
     @classmethod
-    def of(cls, records: Sequence[Record], tasks: Collection[str], seed: int) -> Items:
-        """Those of some tasks and a seed, draws in their order."""
+    def of(cls, records: Sequence[Record], tasks: Collection[str], seed: int | None) -> Items:
+        """Those of some tasks and a seed (None: of all seeds), seeds and draws in their order."""
         draws: dict[tuple[str, int], list[Record]] = {}
-        for record in sorted(records, key=lambda record: (record["item"], record["draw"])):
-            if record["task"] in tasks and record["seed"] == seed and record["correct"] is not None:
+        for record in sorted(records, key=lambda record: (record["item"], record["seed"], record["draw"])):
+            if record["task"] in tasks and seed in (None, record["seed"]) and record["correct"] is not None:
                 draws.setdefault((record["task"], record["item"]), []).append(record)
         return cls(draws)
 

@@ -290,9 +290,9 @@ def _circumstances(run: RunSummary, *without: str) -> dict[str, Any]:
     }
 
 
-def comparable(run: RunSummary, varied: Iterable[str]) -> list[Any]:
-    """What two runs must share to differ in the varied settings of the decoder only."""
-    return [_circumstances(run), _without(run.settings["decoder_settings"], varied)]
+def comparable(run: RunSummary, varied: Iterable[str], *around: str) -> list[Any]:
+    """What two runs must share to differ in the varied settings of the decoder, and in those around it, only."""
+    return [_circumstances(run, *around), _without(run.settings["decoder_settings"], varied)]
 
 
 def _setting(run: RunSummary, name: str) -> Any:

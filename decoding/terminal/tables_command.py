@@ -33,8 +33,8 @@ Summaries = Annotated[
     bool,
     typer.Option(
         "--summaries",
-        help="Keep each run's summary in OUT/RUN/summary.json, from which all tables but those of structures can be "
-        "made again.",
+        help="Keep each run's summary in OUT/RUN/summary.json, from which all tables but those that need "
+        "single answers can be made again.",
         show_default=False,
     ),
 ]

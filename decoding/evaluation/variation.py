@@ -1,0 +1,112 @@
+"""Ways to vary an answer, side by side: drawn structures, shuffled ones, drawn tokens. Which one tells wrong answers?
+
+The base is MAP at temperature 0, with one answer an item. Each way gives several: runs that differ from the base in the
+structure rule alone (sampled or shuffled structures, `draws`), or in temperature and seeds alone (sampled tokens).
+A way's score of an item is the share of its answers that differ from the base's; what it may foretell is that the
+base's answer is wrong. So drawn tokens say what drawn structures have to beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from .statistics import auroc, likelihood_ratio, mean
+from .structures import Items, Record, accuracies
+from .table import Cell, Number, Table, percentage
+
+BASE = "MAP"
+_STRUCTURES = {"sample": "sampled structures", "shuffled": "shuffled structures"}
+
+
+def way_of(settings: Mapping[str, Any]) -> str | None:
+    """What a run of DyStruct is here: the base, a way to vary its answers, or (None) neither."""
+    structure, temperature = settings["decoder_settings"].get("structure"), settings["temperature"]
+    if temperature == 0 and structure in _STRUCTURES:
+        return _STRUCTURES[structure]
+    if structure != "map":
+        return None
+    if temperature == 0:
+        return BASE
+    return f"sampled tokens, temperature {temperature:g}" if len(settings["seeds"]) > 1 else None
+
+
+def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> list[Table]:
+    """Tables from records by way, the base's among them; none without the base and two ways.
+
+    variation: what the answers come to, and how well their disagreement with the base's foretells errors.
+    disagreement: what a way's disagreement adds to another one's.
+    """
+    if BASE not in runs or len(runs) < 3:
+        return []
+    tasks = {task: [task] for task in dict.fromkeys(record["task"] for record in runs[BASE])}
+    if len(tasks) > 1:
+        tasks["all"] = list(tasks)
+    rows: list[tuple[Cell, ...]] = []
+    beside: list[tuple[Cell, ...]] = []
+    for task, members in tasks.items():
+        base, *ways = (Items.of(runs[way], members, None) for way in (BASE, *(way for way in runs if way != BASE)))
+        found = dict(zip((way for way in runs if way != BASE), ways, strict=True))
+        rows += (row for way, items in found.items() for row in _row(task, way, base, items))
+        beside += (row for pair in permutations(found, 2) for row in _beside(task, *pair, base, found))
+    first = Table(
+        "variation",
+        f"Ways to vary an answer: accuracy in percent ± standard error of MAP's answer and of S others, percent "
+        f"of equal answers, and whether the share that differs from MAP's foretells that MAP's is wrong: AUROC with "
+        f"DeLong's 95% interval ({described}).",
+        (
+            "task", "way", "S", "items", "MAP", "one of S", "majority", "oracle best", "agree", "agree with MAP",
+            "AUROC", "low", "high",
+        ),
+        tuple(rows),
+    )  # fmt: skip
+    second = Table(
+        "disagreement",
+        "Does disagreement in one way foretell wrong MAP answers beside disagreement in another? Likelihood ratio test "
+        f"of nested logistic regressions ({described}).",
+        ("task", "disagreement of", "beside that of", "items", "a standard deviation", "χ²", "df", "p"),
+        tuple(beside),
+    )
+    return [table for table in (first, second) if table.rows]
+
+
+def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell, ...]]:
+    both = [item for item in base.draws if item in items.draws]
+    size = min((len(items.draws[item]) for item in both), default=0)
+    if size < 2:
+        return
+    found = accuracies(Items({item: items.draws[item] for item in both}), size)
+    assert found is not None
+    differing, wrong = _differing(base, items, both), _wrong(base, both)
+    area = auroc(differing, wrong)
+    limits = (None,) * 3 if area is None else tuple(Number(x, digits=3) for x in (area.value, area.low, area.high))
+    yield (
+        task, way, size, len(both), percentage(mean(1 - wrong)), percentage(found.one), percentage(found.majority),
+        percentage(found.best), percentage(found.agreement), percentage(mean(1 - differing)), *limits,
+    )  # fmt: skip
+
+
+def _beside(task: str, way: str, other: str, base: Items, found: Mapping[str, Items]) -> Iterator[tuple[Cell, ...]]:
+    both = [item for item in base.draws if item in found[way].draws and item in found[other].draws]
+    scores = [_differing(base, found[name], both) for name in (other, way)]
+    ratio = likelihood_ratio(scores[0], scores[1], _wrong(base, both))
+    if ratio is not None:
+        yield (
+            task, way, other, len(both), Number(ratio.coefficients[1], digits=2), Number(ratio.statistic, digits=2),
+            ratio.degrees, Number(ratio.p, digits=4, scientific=True),
+        )  # fmt: skip
+
+
+def _differing(base: Items, items: Items, both: Sequence[tuple[str, int]]) -> Any:
+    """Of each item, the share of its answers that differ from the base's (n,)."""
+    return np.array(
+        [mean([r["value"] != base.draws[item][0]["value"] for r in items.draws[item]]).value for item in both]
+    )
+
+
+def _wrong(base: Items, both: Sequence[tuple[str, int]]) -> Any:
+    """Of each item, 1 where the base's answer is wrong, else 0 (n,)."""
+    return np.array([float(not base.draws[item][0]["correct"]) for item in both])
