@@ -56,6 +56,20 @@ class Fresh:
     repeated: bool = True
 
 
+@dataclass(frozen=True)
+class Quotas:
+    """What each of R rows commits: its counts (R, 1) most confident masked positions.
+
+    tentative (R, 1): rows that only show their most confident positions, shown ones taking part with what was last
+    predicted for them, and mask all others again (R4); None: no row does. thresholds (R, 1): confidences from which all
+    masked positions are committed, however many; infinite where a row has none; None: no row has one.
+    """
+
+    counts: Tensor
+    tentative: Tensor | None = None
+    thresholds: Tensor | None = None
+
+
 class Canvas:
     """Tokens, commit confidences and running figures of S slots."""
 
@@ -116,21 +130,13 @@ class Canvas:
         _put(self.tokens, region, torch.where(chosen, self.mask_id, tokens))
         return chosen, tokens, confidence
 
-    def commit(
-        self,
-        region: Region,
-        fresh: Fresh,
-        counts: Tensor,
-        tentative: Tensor | None = None,
-        thresholds: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Commit the counts (R, 1) most confident masked positions; returns which (R, W), their tokens, confidences.
+    def commit(self, region: Region, fresh: Fresh, quotas: Quotas) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Commit the quotas; returns which positions (R, W), their tokens and confidences, and the masks left (R, 1).
 
-        A tentative row (R, 1) shows its most confident positions, shown ones taking part with what was last
-        predicted for them, and masks all others again (R4); its commit confidences are not kept. None: no row is.
-        thresholds (R, 1): confidences from which all masked positions are committed, however many; infinite: none.
+        Commit confidences of tentative rows are not kept. Masks are counted behind the commit, and where any row has a
+        threshold only: else None.
         """
-        shape = region.inside.shape
+        shape, tentative = region.inside.shape, quotas.tentative
         tokens = _at(self.tokens, region)
         masked = (tokens == self.mask_id) & region.inside
         eligible = masked
@@ -147,15 +153,20 @@ class Canvas:
                 eligible = masked | (tentative & region.inside)
                 tokens = torch.where(tentative, self.mask_id, tokens)
             token, confidence = said[..., 0].long(), said[..., _CONFIDENCE - _PREDICTION]
-        if thresholds is not None:
-            counts = torch.maximum(counts, (masked & (confidence >= thresholds)).sum(-1, keepdim=True))
+        counts = quotas.counts
+        if quotas.thresholds is not None:
+            counts = torch.maximum(counts, (masked & (confidence >= quotas.thresholds)).sum(-1, keepdim=True))
         accepted = _first(torch.where(eligible, confidence, -torch.inf), counts, descending=True) & eligible
-        _put(self.tokens, region, torch.where(accepted, token, tokens))
+        tokens = torch.where(accepted, token, tokens)
+        _put(self.tokens, region, tokens)
         firm = accepted if tentative is None else accepted & ~tentative
         _put(self.commit_confidence, region, torch.where(firm, confidence, _at(self.commit_confidence, region)))
         if self.observing:
             self._observe(region, latest, figures, masked, accepted)
-        return accepted, token, confidence
+        left = None
+        if quotas.thresholds is not None:
+            left = ((tokens == self.mask_id) & region.inside).sum(-1, keepdim=True)
+        return accepted, token, confidence, left
 
     def _latest(self, region: Region, fresh: Fresh, figures: Tensor, masked: Tensor) -> Tensor:
         """Divergence to the last masked pass, token, entropy, jump, confidence and margin (N, 6) of a pass's cells.

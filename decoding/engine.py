@@ -22,7 +22,7 @@ from torch import Tensor
 from dystruct.model import jensen_shannon_from
 
 from .backbone import Backbone
-from .canvas import Canvas, Fresh, Region, pick, spread
+from .canvas import Canvas, Fresh, Quotas, Region, pick, spread
 from .ending import ending
 from .errors import DecodingFailed, UserError
 from .forward import Caching, Forward, Predicted
@@ -141,15 +141,12 @@ class Engine:
                 row, request = requests[i]
                 row.offer(request, shared, i, None if others is None else others[i, :, : len(request.positions)])
         if len(offered) < len(requests):
-            outcome = self._commit(requests, found, offered)
+            outcome, masks = self._commit(requests, found, offered)
             if others is not None:
                 outcome = torch.cat((outcome, others), dim=1)
-            masks = None
-            if any(request.threshold is not None for _, request in requests):
-                masks = Shared(["masks"], self.canvas.masked(found.region).sum(-1)[:, None, None])
             for i, (row, request) in enumerate(requests):
                 if request.commit is not None:
-                    left = None if masks is None else (masks, i)
+                    left = None if masks is None or request.threshold is None else (masks, i)
                     row.record(request, [outcome[i, :, : len(request.positions)], *remasked.get(i, [])], left)
 
     def _remask(self, requests: list[tuple[Row, Pass]]) -> dict[int, list[Tensor]]:
@@ -169,9 +166,14 @@ class Engine:
             found.setdefault(i, []).append(outcome[k, :, : end - start])
         return found
 
-    def _commit(self, requests: list[tuple[Row, Pass]], found: Predicted, offered: list[int]) -> Tensor:
-        """Commit by the quotas; the outcomes (R, 3, W). Rows that decide themselves take no part."""
-        tentative, region = None, found.region
+    def _commit(
+        self, requests: list[tuple[Row, Pass]], found: Predicted, offered: list[int]
+    ) -> tuple[Tensor, Shared | None]:
+        """Commit by the quotas; the outcomes (R, 3, W), and of passes with a threshold how many masks are left.
+
+        Rows that decide themselves take no part.
+        """
+        tentative, thresholds, region = None, None, found.region
         shown = [request.kind == "diagnostic" and request.commit is not None for _, request in requests]
         if any(shown):
             if not self.canvas.observing:
@@ -188,12 +190,12 @@ class Engine:
                 fresh, entropy=entropy, margin=margin, jump=found.jump, probability=found.said.probability,
                 repeated=any(row.plays_again(request) for row, request in requests),
             )  # fmt: skip
-        thresholds = None
         if any(request.threshold is not None for _, request in requests):
             limits = [[math.inf if request.threshold is None else request.threshold] for _, request in requests]
             thresholds = torch.tensor(limits).to(self.model.device, non_blocking=True)
-        outcome = self.canvas.commit(region, fresh, found.quotas, tentative, thresholds)
-        return torch.stack([value.float() for value in outcome], dim=1)
+        *outcome, left = self.canvas.commit(region, fresh, Quotas(found.quotas, tentative, thresholds))
+        masks = None if left is None else Shared(["masks"], left[:, None])
+        return torch.stack([value.float() for value in outcome], dim=1), masks
 
     def _observe_gaps(self, requests: list[tuple[Row, Pass]], found: Predicted) -> None:
         """Of each window's first diagnostic pass, the divergence of neighbours' distributions (R5)."""

@@ -9,14 +9,13 @@ from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from typing import Any
 
-import torch
-
 from .backbone import Backbone
 from .dystruct import DyStruct
 from .ending import check_unicode, checked_stop, with_stop_tokens
 from .engine import Engine
 from .errors import UserError
 from .forward import Caching, check_caching
+from .plain import as_plain
 from .row import Decoder
 from .trace import Event, Generation
 
@@ -140,9 +139,6 @@ def _settings(value: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in fields(value) if is_dataclass(value) else ():
         setting = getattr(value, field.name)
-        if is_dataclass(setting):
-            setting = setting.name if hasattr(setting, "name") else _settings(setting)
-        elif isinstance(setting, torch.Tensor):
-            setting = setting.tolist()
-        found[field.name] = setting
+        named = is_dataclass(setting) and hasattr(setting, "name")  # a rule, which is functions
+        found[field.name] = setting.name if named else as_plain(setting)
     return found

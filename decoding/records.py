@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
 from .errors import UserError
+from .plain import as_plain
 
 Key = tuple[Any, ...]
 
@@ -33,7 +32,7 @@ class Records:
         """Write what was measured under a key that has no record yet."""
         if key in self:
             raise ValueError(f"there is a record of {tuple(key)} already.")
-        self._file.write(json.dumps(_plain({"key": list(key), **values}, self._digits)) + "\n")
+        self._file.write(json.dumps(as_plain({"key": list(key), **values}, self._digits)) + "\n")
         self._file.flush()
         self._done.add(tuple(key))
 
@@ -47,7 +46,7 @@ def open_records(
     format: what the file's first line says that it is. digits: significant ones that a record keeps; None: all.
     Raises UserError if it was begun with other settings, is no file of records, or is being written by another process.
     """
-    asked = json.loads(json.dumps({"format": format, **settings}))
+    asked = as_plain({"format": format, **settings})
     try:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
@@ -110,14 +109,3 @@ def _parsed(path: Path, text: str, format: str) -> tuple[dict[str, Any], list[di
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{str(path)!r} is no file of measurements ({error}); give another one.") from error
     return settings, records
-
-
-def _plain(value: Any, digits: int | None) -> Any:
-    """A value as JSON has it: arrays as lists, floats with the digits that count."""
-    if isinstance(value, dict):
-        return {name: _plain(item, digits) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, digits) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist(), digits)
-    return float(f"{value:.{digits}g}") if isinstance(value, float) and digits is not None else value

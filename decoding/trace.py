@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
 from .files import save_text
+from .plain import as_plain, from_plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -284,7 +284,7 @@ class Generation:
 
     def plain(self) -> dict[str, Any]:
         """The generation as plain data, in the form of its file; alternatives only where there are any."""
-        data = {"format": FORMAT, **_plain(self)}
+        data = {"format": FORMAT, **as_plain(self)}
         for window in data["windows"]:
             for commit in (commit for step in window["steps"] for commit in step["commits"]):
                 if not commit["alternatives"]:
@@ -338,58 +338,6 @@ class Generation:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
             if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
                 raise ValueError(f"it does not say that it is {FORMAT!r}")
-            return _rebuild(cls, data, "it")
+            return from_plain(cls, data)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{path} is no trace that this version can read ({error}); save it again.") from error
-
-
-def _plain(value: Any) -> Any:
-    """As `dataclasses.asdict`, without the fields that are no part of a value."""
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in _saved(value)}
-    if isinstance(value, tuple | list):
-        return type(value)(map(_plain, value))
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
-
-
-def _saved(kind: Any) -> list[Field[Any]]:
-    return [field for field in fields(kind) if field.compare]
-
-
-def _rebuild(kind: Any, data: Any, where: str) -> Any:
-    """The value of type `kind` that `_plain` and JSON made `data` of; else ValueError, with the place."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (UnionType, Union):
-        return None if data is None else _rebuild(next(a for a in arguments if a is not type(None)), data, where)
-    if origin is Literal:
-        if data not in arguments:
-            raise ValueError(f"{where} is {data!r}, which is none of {', '.join(map(repr, arguments))}")
-        return data
-    if kind is Any:
-        return data
-    written: Any = {tuple: list, dict: dict, float: (float, int)}.get(
-        origin or kind, dict if is_dataclass(kind) else kind
-    )
-    if not isinstance(data, written) or (isinstance(data, bool) and kind is not bool):
-        name = kind.__name__ if isinstance(kind, type) else kind
-        raise ValueError(f"{where} is of type {type(data).__name__}, not {name}")
-    if is_dataclass(kind):
-        types = get_type_hints(kind)
-        hints = {field.name: types[field.name] for field in _saved(kind)}
-        unknown = set(data) - set(hints)
-        if unknown:
-            raise ValueError(f"{where} has the unknown key {sorted(unknown)[0]!r}")
-        needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
-        missing = [name for name in needed if name not in data]
-        if missing:
-            raise ValueError(f"{where} lacks the key {missing[0]!r}")
-        inside = "" if where == "it" else f"{where}."
-        return kind(**{name: _rebuild(hints[name], data[name], f"{inside}{name}") for name in hints if name in data})  # type: ignore[operator]
-    if origin is tuple:
-        return tuple(_rebuild(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(data))
-    if origin is dict:
-        # JSON has no keys but texts
-        return {arguments[0](name): _rebuild(arguments[1], item, f"{where}[{name!r}]") for name, item in data.items()}
-    return data

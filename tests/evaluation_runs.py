@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dystruct.decoding.evaluation.run_folder import RunFolder
-from dystruct.decoding.evaluation.settings import RunSettings, plain
+from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.tasks import DOMAINS, digest, items
 from dystruct.decoding.named import named_decoder
 
@@ -54,13 +52,3 @@ def make_run(
 
 def _digest(task: str, count: int) -> str:
     return digest(items(task, "test", count)) if task in DOMAINS else f"{task} {count}"
-
-
-def settings_of(decoder: str) -> dict[str, Any]:
-    """A decoder's settings as its run.json has them."""
-    return json.loads(json.dumps(plain(named_decoder(decoder))))
-
-
-def as_plain(value: Any) -> Any:
-    """A dataclass as plain data, as JSON gives it back."""
-    return json.loads(json.dumps(asdict(value)))

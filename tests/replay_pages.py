@@ -10,7 +10,7 @@ import pytest
 import chromium
 from chromium import Browser, Page
 from dystruct.decoding import Generation
-from dystruct.decoding.terminal.wording import TokenTexts
+from dystruct.decoding.wording import TokenTexts
 
 NEEDS_CHROMIUM = pytest.mark.skipif(chromium.binary() is None, reason="no Chromium is installed to open the page with")
 Open = Callable[..., Page]

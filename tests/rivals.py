@@ -16,7 +16,7 @@ from dystruct.decoding import (
     VsbLike,
     generate,
 )
-from dystruct.decoding.terminal.scene import Scene
+from dystruct.decoding.scene import Scene
 from scripted import MASK, Script, backbone
 
 RIVALS: list[Decoder] = [

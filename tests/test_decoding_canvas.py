@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dystruct.decoding.canvas import Canvas, Fresh, Region
+from dystruct.decoding.canvas import Canvas, Fresh, Quotas, Region
 from scripted import MASK, VOCABULARY
 
 CAPACITY = 14
@@ -29,11 +29,16 @@ class Place:
     confidence: float = 0.0
 
 
-def plain_commit(places: list[Place], fresh: list[tuple[int, float]], count: int, tentative: bool) -> set[int]:
+def plain_commit(
+    places: list[Place], fresh: list[tuple[int, float]], count: int, tentative: bool, threshold: float | None
+) -> set[int]:
     """Commit in place; which were committed. `fresh`: a token and its probability for each place."""
+    confident = 0
     for place, (token, confidence) in zip(places, fresh, strict=True):
         if place.token == MASK:
             place.predicted, place.confidence = token, confidence
+            confident += threshold is not None and confidence >= threshold
+    count = max(count, confident)
     eligible = [j for j, place in enumerate(places) if tentative or place.token == MASK]
     chosen = set(sorted(eligible, key=lambda j: (-places[j].confidence, j))[:count])
     for j, place in enumerate(places):
@@ -67,6 +72,7 @@ def scenes(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[list[dict[str, 
         for slot in draw(st.lists(st.integers(0, SLOTS - 1), min_size=1, max_size=SLOTS, unique=True)):
             low, high = windows[slot]
             tentative = draw(st.booleans())
+            threshold = draw(st.none() | levels)
             start = low if tentative else draw(st.integers(low, high - 1))
             end = high if tentative else draw(st.integers(start + 1, high))
             work.append(
@@ -76,6 +82,7 @@ def scenes(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[list[dict[str, 
                     "remask": draw(st.integers(0, 4)),
                     "commit": draw(st.integers(0, 6)),
                     "tentative": tentative,
+                    "threshold": threshold,
                     "fresh": [(draw(a_token), draw(levels)) for _ in range(end - start)],
                 }
             )
@@ -116,16 +123,21 @@ def test_commits_and_remasks_are_those_of_the_plain_model(scene) -> None:
         probability = torch.zeros(shape.numel(), VOCABULARY).softmax(-1)
         zeros = torch.zeros(shape.numel())
         fresh = Fresh(token.flatten(), confidence.flatten(), zeros, zeros, zeros, probability)
-        accepted, tokens, confidences = canvas.commit(
-            region,
-            fresh,
+        thresholds = [item["threshold"] for item in work]
+        quotas = Quotas(
             torch.tensor([[item["commit"]] for item in work]),
             torch.tensor([[item["tentative"]] for item in work]),
+            torch.tensor([[torch.inf if limit is None else limit] for limit in thresholds])
+            if any(thresholds)
+            else None,
         )
+        accepted, tokens, confidences, left = canvas.commit(region, fresh, quotas)
+        assert (left is None) == (quotas.thresholds is None)
         for i, item in enumerate(work):
             start, end = item["span"]
             places = model[item["slot"]][start:end]
-            chosen = plain_commit(places, item["fresh"], item["commit"], item["tentative"])
+            chosen = plain_commit(places, item["fresh"], item["commit"], item["tentative"], item["threshold"])
+            assert left is None or int(left[i]) == sum(place.token == MASK for place in places)
             assert set(accepted[i].nonzero()[:, 0].tolist()) == chosen
             for j in chosen:
                 assert (int(tokens[i, j]), float(confidences[i, j])) == (places[j].predicted, places[j].confidence)
@@ -159,6 +171,7 @@ def test_a_span_is_what_its_places_are() -> None:
     for number in range(8):
         start, width = (3, 8) if number < 3 else (5, 4)
         tentative = torch.tensor([[number < 3]]) if number < 4 else None
+        quotas = Quotas(torch.tensor([[2]]), tentative, torch.tensor([[0.9]]) if number > 5 else None)
         figures = [torch.rand(width, generator=generator) for _ in range(4)]
         token = torch.randint(2, VOCABULARY, (width,), generator=generator)
         probability = torch.randn(width, VOCABULARY, generator=generator).softmax(-1)
@@ -169,7 +182,7 @@ def test_a_span_is_what_its_places_are() -> None:
             assert region.span is not None
             region = region if known else replace(region, span=None)
             remasked = canvas.remask(region, torch.tensor([[number % 3]]))
-            found.append([*remasked, *canvas.commit(region, fresh, torch.tensor([[2]]), tentative)])
+            found.append([*remasked, *filter(torch.is_tensor, canvas.commit(region, fresh, quotas))])
         for mine, other in zip(*found, strict=True):
             assert torch.equal(mine, other)
         for name in ("tokens", "commit_confidence", "figures", "previous"):
@@ -180,11 +193,11 @@ def test_a_span_is_what_its_places_are() -> None:
 def test_ties_go_to_the_left_when_committing_and_when_remasking() -> None:
     canvas = Canvas(1, 6, MASK, torch.device("cpu"))
     canvas.reserve(6, VOCABULARY)
-    region, firm = one_region(canvas, 6), torch.tensor([[False]])
+    region = one_region(canvas, 6)
     said = saying([2, 3, 4, 5, 6, 7], [0.5, 0.9, 0.9, 0.5, 0.9, 0.5])
-    accepted, _, _ = canvas.commit(region, said, torch.tensor([[2]]), firm)
+    accepted, *_ = canvas.commit(region, said, Quotas(torch.tensor([[2]])))
     assert accepted[0].tolist() == [False, True, True, False, False, False]
-    canvas.commit(region, said, torch.tensor([[6]]), firm)
+    canvas.commit(region, said, Quotas(torch.tensor([[6]])))
     remasked, _, _ = canvas.remask(region, torch.tensor([[2]]))
     assert remasked[0].tolist() == [True, False, False, True, False, False]
 
@@ -193,10 +206,10 @@ def test_a_tentative_commit_is_taken_back_when_others_are_surer() -> None:
     canvas = Canvas(1, 3, MASK, torch.device("cpu"))
     canvas.reserve(3, VOCABULARY)
     region, tentative = one_region(canvas, 3), torch.tensor([[True]])
-    canvas.commit(region, saying([2, 3, 4], [0.5, 0.25, 0.25]), torch.tensor([[1]]), tentative)
+    canvas.commit(region, saying([2, 3, 4], [0.5, 0.25, 0.25]), Quotas(torch.tensor([[1]]), tentative))
     assert canvas.tokens[0, :3].tolist() == [2, MASK, MASK]
     # the shown position is not predicted afresh: its 1.0 must not count, its 0.5 does
-    canvas.commit(region, saying([9, 5, 6], [1.0, 0.75, 0.75]), torch.tensor([[2]]), tentative)
+    canvas.commit(region, saying([9, 5, 6], [1.0, 0.75, 0.75]), Quotas(torch.tensor([[2]]), tentative))
     assert canvas.tokens[0, :3].tolist() == [MASK, 5, 6]
 
 
@@ -205,9 +218,7 @@ def test_a_slot_that_is_used_again_remembers_nothing() -> None:
     canvas.reserve(4, VOCABULARY)
     canvas.place(0, [2, 3])
     canvas.clear(0, 2, 4)
-    canvas.commit(
-        canvas.region([0], [(2, 4)]), saying([5, 6], [0.5, 0.5]), torch.tensor([[2]]), torch.tensor([[False]])
-    )
+    canvas.commit(canvas.region([0], [(2, 4)]), saying([5, 6], [0.5, 0.5]), Quotas(torch.tensor([[2]])))
     canvas.place(0, [4])
     assert canvas.tokens[0].tolist() == [4, MASK, MASK, MASK, MASK]
     canvas.clear(0, 1, 4)
@@ -218,4 +229,4 @@ def test_a_window_wider_than_what_was_reserved_is_refused() -> None:
     canvas = Canvas(1, 4, MASK, torch.device("cpu"))
     canvas.reserve(2, VOCABULARY)
     with pytest.raises(ValueError, match="reserve"):
-        canvas.commit(one_region(canvas, 4), saying([2] * 4, [0.5] * 4), torch.tensor([[1]]), torch.tensor([[False]]))
+        canvas.commit(one_region(canvas, 4), saying([2] * 4, [0.5] * 4), Quotas(torch.tensor([[1]])))

@@ -162,8 +162,8 @@ class Program:
             yield Pass("diagnostic", 0, 12, commit=shown)
         row._clear()
         for a, b in ((4, 9), (0, 4), (9, 12)):
-            for quota in (2, 1):
-                yield Pass("resolve", a, b, quota, block=0)
+            for quota, threshold in ((2, None), (1, 0.5)):
+                yield Pass("resolve", a, b, quota, block=0, threshold=threshold)
         yield Pass("weld", 2, 7, 1, ((2, 7, 2),), 0)
         yield Pass("weld", 2, 7, 1)
         yield Pass("weld", 0, 12, 3, ((0, 4, 2), (7, 12, 2)), 0, ((0, 4), (7, 12)))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dystruct.decoding import AdaBlock, Block, Daedal, DecodingFailed, DyStruct, Fast, Fixed, Pass, UserError, generate
-from dystruct.decoding.canvas import Canvas, Fresh
+from dystruct.decoding.canvas import Canvas, Fresh, Quotas
 from dystruct.model import PriorConfig
 from scripted import EOS, MASK, VOCABULARY, Script, backbone, hashed, uneven_weights
 from watching import without_time
@@ -109,7 +109,7 @@ def test_nothing_is_kept_for_figures_that_nobody_reads(decoder: Any) -> None:
     assert tensors == {"tokens", "commit_confidence", "columns"}
     region, fresh = canvas.region([0], [(0, 2)]), Fresh(torch.zeros(2, dtype=torch.long), torch.zeros(2))
     with pytest.raises(ValueError, match="tentative"):
-        canvas.commit(region, fresh, torch.ones(1, 1), torch.tensor([[True]]))
+        canvas.commit(region, fresh, Quotas(torch.ones(1, 1), torch.tensor([[True]])))
 
 
 def test_a_diagnostic_pass_that_commits_needs_figures() -> None:

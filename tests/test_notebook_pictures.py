@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dystruct.decoding import DyStruct, Generation, Window, generate
-from dystruct.decoding.terminal.wording import STOPS, TokenTexts, literal
 from dystruct.decoding.unmasking import Placed, Span, placed, spans
+from dystruct.decoding.wording import STOPS, TokenTexts, literal
 from dystruct.model import Context, concentrations
 from oracles import Enumerated
 from replay_runs import DECODERS, HOSTILE, PRIOR, by_hand, decoded, diagnosed_late, hostile

@@ -23,7 +23,7 @@ from dystruct.decoding import DyStruct, Generation, generate
 from dystruct.decoding.replay import replay_page
 from dystruct.decoding.replay.record import KINDS, record
 from dystruct.decoding.terminal.cli import app
-from dystruct.decoding.terminal.wording import TokenTexts, literal
+from dystruct.decoding.wording import TokenTexts, literal
 from dystruct.model import Context, concentrations
 from oracles import Enumerated
 from replay_runs import DECODERS, HOSTILE, PRIOR, by_hand, decoded, hostile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chromium import Page
-from dystruct.decoding.terminal.wording import TokenTexts, literal
+from dystruct.decoding.wording import TokenTexts, literal
 from replay_pages import EVERYWHERE, NEEDS_CHROMIUM, Open, focus, here, state
 from replay_runs import DECODERS, HOSTILE, by_hand, decoded, diagnosed_late, hostile
 

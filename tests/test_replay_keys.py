@@ -9,7 +9,7 @@ import pytest
 
 from chromium import Page
 from dystruct.decoding import DyStruct, generate
-from dystruct.decoding.terminal.wording import TokenTexts
+from dystruct.decoding.wording import TokenTexts
 from replay_pages import NEEDS_CHROMIUM, SHOWN, Open, card, focus, here
 from replay_runs import by_hand, decoded
 from scripted import backbone, hashed, uneven_weights

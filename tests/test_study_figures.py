@@ -1,10 +1,8 @@
-"""The study's figures on records whose effects are known: what is there is found, what is not is not."""
+"""The study's figures of windows whose effects are known: what is there is found, what is not is not."""
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,71 +10,15 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
-from typer.testing import CliRunner
 
-from dystruct.decoding import UserError
-from dystruct.decoding.study import evidence, report
-from dystruct.decoding.study import measured as study_measured
-from dystruct.decoding.study.__main__ import app
-from dystruct.decoding.study.answers import answers
-from dystruct.decoding.study.comparisons import compared
 from dystruct.decoding.study.evidence import diagnostic_passes, gap_divergences, gap_targets, joint_commits
 from dystruct.decoding.study.instability import carried_instability, length_payoff
 from dystruct.decoding.study.measured import Measured
 from dystruct.decoding.study.partitions import Evidence, Learned, _density, block_distribution, learn, orders
-from dystruct.decoding.study.proposals import proposal, read_proposal
-from dystruct.decoding.study.records import FORMAT
-from dystruct.decoding.study.tables import BEGIN, END, with_tables
+from dystruct.decoding.study.proposals import proposal
 from dystruct.inference.hyper import RecordedWindows
 from dystruct.model import Context, Diagnostics, cut_log_probabilities
-
-LENGTH = 20
-README = Path(__file__).parent.parent / "decoding" / "study" / "README.md"
-
-
-def records(problems: int = 60, *, together: float = 3.0, payoff: float = 0.0, seed: int = 0) -> list[dict[str, Any]]:
-    """Windows in which entropy says where errors are: well at K = 8, fairly at 4, hardly at 2, not at face value.
-
-    A pair is wrong together, the more the larger the `last` divergence of its gap is, with slope `together`. Windows
-    go in twos; unstable ones have more errors, and behind these long windows have `payoff` more errors a token.
-    """
-    generator = np.random.default_rng(seed)
-    found = []
-    for number in range(problems):
-        windows = []
-        unstable = generator.uniform() < 0.5
-        for place in range(2):
-            length = LENGTH if place == 0 else int(generator.choice([14, 40]))
-            rate = 0.6 if unstable and place == 0 else 0.2
-            if place == 1 and unstable and length == 40:
-                rate += payoff
-            wrong = (generator.uniform(size=length) < rate).astype(int)
-            gaps = {rule: generator.uniform(0, 0.7, size=length - 1) for rule in ("first", "last", "mean")}
-            diagnoses = {}
-            for name, strength in (("2", 0.3), ("4", 1.0), ("8", 3.0), ("4 face-value", 0.0)):
-                features = generator.normal(size=(length, 7))
-                features[:, 0] += strength * wrong
-                diagnoses[name] = {
-                    "features": features.tolist(), "wrong": wrong.tolist(), "taken_back": [0] * length,
-                    "gaps": {rule: values.tolist() for rule, values in gaps.items()},
-                }  # fmt: skip
-            decoded = generator.normal(size=(length, 7))
-            decoded[:, 0] += wrong
-            windows.append({
-                "start": 0 if place == 0 else LENGTH, "length": length, "inside": length, "diagnoses": diagnoses,
-                "decoded": {"features": decoded.tolist(), "wrong": wrong.tolist()},
-                "pairs": [pair(generator, left, gaps["last"][left], together) for left in range(0, 12, 2)],
-            })  # fmt: skip
-        found.append({"key": ["maths" if number % 3 else "logic", number], "windows": windows})
-    return sorted(found, key=lambda record: record["key"])
-
-
-def pair(generator: np.random.Generator, left: int, divergence: float, together: float) -> dict[str, Any]:
-    wrong = generator.uniform() < 1 / (1 + math.exp(-together * 4 * (divergence - 0.45)))
-    return {
-        "kind": "neighbours", "state": "open", "left": left, "right": left + 1, "together": not wrong, "in_turn": True,
-        "right_changes": bool(wrong), "left_changes": False, "confidence": [0.5, 0.6], "rank": [3, 4], "masked": 12,
-    }  # fmt: skip
+from study_windows import records, resample_less
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +28,7 @@ def measured() -> Measured:
 
 @pytest.fixture(autouse=True)
 def _fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_measured, "RESAMPLES", 200)
-    monkeypatch.setattr(evidence, "SLOPE_RESAMPLES", 10)
+    resample_less(monkeypatch)
 
 
 def test_more_passes_that_say_more_are_found_better(measured: Measured) -> None:
@@ -274,113 +215,6 @@ def test_orders_are_looked_at_where_there_are_several_blocks(measured: Measured)
     assert many["not_left_to_right"] == {"static": 0.0, "dynamic": 0.0}, "the first block is anchored, h is level"
 
 
-# --- comparisons ------------------------------------------------------------------------------------------------------
-
-
-def decoded(variant: str, domain: str, number: int, right: int, passes: int = 10) -> dict[str, Any]:
-    windows = [{"length": length, "blocks": 2, "in_order": 1} for length in (8, 24)]
-    return {
-        "key": [variant, domain, number], "right": right, "passes": passes, "useful": 5, "wasted": 3,
-        "windows": windows,
-    }  # fmt: skip
-
-
-def test_variants_are_compared_on_the_problems_that_both_have() -> None:
-    base = [decoded("base", "maths", n, right) for n, right in enumerate([1, 1, 0, 0, 1, 0])]
-    other = [decoded("other", "maths", n, right, 14) for n, right in enumerate([1, 0, 1, 1, 1])]
-    other.append(decoded("other", "logic", 0, 1))  # the base has not been there
-    rows = {(row["variant"], row["domain"]): row for row in compared(base + other, along=False)}
-    assert list(rows) == [("base", None), ("base", "maths"), ("other", None), ("other", "maths")]
-    there = rows["other", None]
-    assert there["problems"] == 5 and there["right"]["value"] == 0.8
-    assert there["right_difference"]["value"] == pytest.approx(0.2)
-    assert there["mcnemar"] == {"gained": 2, "lost": 1, "p": 1.0}
-    assert there["passes_difference"] == {"value": 4.0, "low": 4.0, "high": 4.0}
-    assert there["length"]["value"] == 16 and there["windows"]["value"] == 2
-    assert rows["base", None]["problems"] == 6 and "mcnemar" not in rows["base", None]
-
-
-def test_a_clear_difference_is_clear() -> None:
-    rng = np.random.default_rng(0)
-    every = []
-    for n in range(120):
-        right = rng.uniform() < 0.5
-        every += [decoded("base", "maths", n, int(right)), decoded("better", "maths", n, int(right or n % 4 == 0))]
-        every.append(decoded("alike", "maths", n, int(right if n % 8 else rng.uniform() < 0.5)))
-    rows = {row["variant"]: row for row in compared(every, along=False) if row["domain"] is None}
-    assert rows["better"]["right_difference"]["low"] > 0 and rows["better"]["mcnemar"]["p"] < 0.001
-    assert rows["alike"]["right_difference"]["low"] < 0 < rows["alike"]["right_difference"]["high"]
-
-
-# --- reports ----------------------------------------------------------------------------------------------------------
-
-
-def write(path: Path, study: str, found: list[dict[str, Any]], **settings: Any) -> None:
-    header = {"format": FORMAT, "study": study, "model": "m", "seed": 0, "first_item": 5, **settings}
-    path.write_text("".join(json.dumps(line) + "\n" for line in [header, *found]))
-
-
-def test_a_report_brings_results_and_tables_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, fewer in (("CONCENTRATIONS", (1.5,)), ("SHARPNESS", (1.0,)), ("LEARNABLE", (1.0, 2.0))):
-        monkeypatch.setattr(report, name, fewer)
-    monkeypatch.setattr(report, "EVIDENCE_TARGETS", ("errors differ",))
-    write(tmp_path / "w", "windows", records(12), windows=2)
-    free = [decoded(variant, "maths", n, n % 2) for variant in ("base", "K=2") for n in range(4)]
-    write(tmp_path / "f", "free", free, passes_per_token=0.5, chosen=None)
-    results, document = tmp_path / "results.json", tmp_path / "doc.md"
-    document.write_text(f"Before.\n{BEGIN}\nstale\n{END}\nBehind.\n")
-    common = ["report", str(results), "--tables", str(document)]
-    write(tmp_path / "g", "free", free[:2], passes_per_token=0.25, chosen=None)
-    more = [decoded("base", "logic", 0, 1)]  # another part of the same measurement
-    write(tmp_path / "h", "free", more, passes_per_token=0.5, chosen=None)
-    run = CliRunner().invoke(app, [*common, *(f"--free={tmp_path / name}" for name in "fgh")])
-    assert run.exit_code == 0, run.output
-    rows = json.loads(results.read_text())["free"]
-    assert set(rows) == {"0.5 passes a token", "0.25 passes a token"}
-    assert rows["0.5 passes a token"]["rows"][0]["problems"] == 5
-    run = CliRunner().invoke(app, [*common, "--windows", str(tmp_path / "w"), "--proposals", str(tmp_path / "p")])
-    assert run.exit_code == 0, run.output
-    found = json.loads(results.read_text())
-    assert set(found) == {"free", "windows"} and found["windows"]["problems"] == {"logic": 4, "maths": 8}
-    text = document.read_text()
-    assert text.startswith(f"Before.\n{BEGIN}\n") and text.endswith(f"{END}\nBehind.\n") and "stale" not in text
-    assert "| K=2 | 4 | 0.500" in text
-    assert with_tables(text, found) == text
-    chosen = read_proposal(tmp_path / "p" / "errors-differ-ratio.json")
-    assert chosen.concentration > 0 and chosen.weights.gap.shape == (4,)
-    run = CliRunner().invoke(app, ["report", str(results), "--along", str(tmp_path / "f")])
-    assert run.exit_code == 2 and "holds records of 'free'" in run.stderr
-
-
-def between(low: float, value: float, high: float) -> dict[str, float]:
-    return {"value": value, "low": low, "high": high}
-
-
-def test_the_words_are_those_of_the_intervals() -> None:
-    """The same figures on either side of no effect and about it: three different words, each with its n."""
-    said = []
-    for interval in ((0.01, 0.02, 0.03), (-0.03, -0.02, -0.01), (-0.01, 0.02, 0.05)):
-        row = {"target": "errors differ", "passes": "last", "gaps": 77, "above": between(*interval)}
-        found = json.loads(README.with_name("results.json").read_text())["windows"] | {"R5": [row]}
-        [line] = [line for line in answers({"windows": found}).splitlines() if line.startswith("**R5")]
-        assert "n = 77" in line and "windows`" in line
-        said.append(line.split(", ")[-1].split(".")[0])
-    assert said == ["better", "worse", "no difference measured"]
-
-
-def test_right_answers_go_by_the_exact_test() -> None:
-    """Four problems of sixty gained and none lost: its interval is above 0, the exact test says p = 0.125."""
-    for gained, word in ((4, "no difference measured"), (12, "better")):
-        every = [decoded("base", "maths", n, 0) for n in range(60)]
-        every += [decoded("hbar centred", "maths", n, int(n < gained)) for n in range(60)]
-        rows = compared(every, along=False)
-        assert rows[2]["right_difference"]["low"] > 0
-        text = answers({"free": {"1 passes a token": {"rows": rows}}})
-        [line] = [line for line in text.splitlines() if line.startswith("**R3")]
-        assert "n = 60" in line and f", {word}." in line and "decode --free --groups R3" in line
-    assert answers({}) == ""
-
-
 def test_a_setting_at_a_bound_is_not_proposed(measured: Measured) -> None:
     bound, inner = Learned(0.01, 16.0, 9.0, at_bound=True), Learned(3.0, 2.0, 1.0, at_bound=False)
     found = proposal(measured, "errors differ", "odds", (bound, inner))
@@ -389,13 +223,3 @@ def test_a_setting_at_a_bound_is_not_proposed(measured: Measured) -> None:
     assert (given["concentration"], given["sharpness"], given["learned"]) == (1.5, 1.0, False)
     np.testing.assert_allclose(np.array(found["gap"]), 2 * np.array(given["gap"]))
     assert found["gap_intercept"] == pytest.approx(2 * given["gap_intercept"])
-
-
-def test_a_document_without_a_place_for_tables_is_left_alone() -> None:
-    with pytest.raises(UserError, match="no place"):
-        with_tables("Nothing here.", {})
-
-
-def test_the_documents_tables_are_those_of_the_results() -> None:
-    results = json.loads(README.with_name("results.json").read_text())
-    assert with_tables(README.read_text(), results) == README.read_text()

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.live import Live
 
 from dystruct.decoding import Block, DyStruct, Generation, generate
+from dystruct.decoding.scene import BlockFinished, Scene, Weld
 from dystruct.decoding.terminal.drawing import PALETTE, window_panel
-from dystruct.decoding.terminal.scene import BlockFinished, Scene, Weld
 from dystruct.decoding.terminal.view import (
     REFRESH_SECONDS,
     PlainView,
@@ -25,7 +25,6 @@ from dystruct.decoding.terminal.view import (
     picture,
     replay,
 )
-from dystruct.decoding.terminal.wording import TokenTexts, literal, summary, visible
 from dystruct.decoding.trace import (
     Commit,
     Remask,
@@ -35,6 +34,7 @@ from dystruct.decoding.trace import (
     WindowClosed,
     WindowOpened,
 )
+from dystruct.decoding.wording import TokenTexts, literal, summary, visible
 from dystruct.model import PriorConfig
 from scripted import MASK, backbone, hashed, uneven_weights
 

@@ -7,12 +7,12 @@ import pytest
 from dystruct.decoding.terminal.view import (
     BatchProgress,
 )
-from dystruct.decoding.terminal.wording import LONGEST_PROMPT, counted, shortened
 from dystruct.decoding.trace import (
     Step,
     WindowClosed,
     WindowOpened,
 )
+from dystruct.decoding.wording import LONGEST_PROMPT, counted, left, shortened
 from scripted import EOS
 
 
@@ -43,3 +43,11 @@ def test_long_prompts_are_shortened() -> None:
 def test_numbers_with_nouns() -> None:
     assert [counted(n, "pass", "passes") for n in (0, 1, 2)] == ["0 passes", "1 pass", "2 passes"]
     assert counted(2, "block") == "2 blocks"
+
+
+def test_times_are_told_in_the_unit_that_suits_them() -> None:
+    seconds = (0.4, 1.0, 119.0, 120.0, 7100.0, 7200.0, 172_800.0)
+    assert [left(time) for time in seconds] == [
+        "nothing left", "about 1 s left", "about 119 s left", "about 2 min left", "about 118 min left",
+        "about 2 h left", "about 2 d left",
+    ]  # fmt: skip

@@ -29,7 +29,7 @@ from ..evaluation.settings import RunSettings, identity
 from ..evaluation.statistics import mcnemar
 from ..files import check_file_target, save_json
 from ..forward import Caching
-from ..terminal.eval_command import left
+from ..wording import left
 from .arguments import positive
 
 DECODERS = {"dystruct": "dystruct:structure=sample,passes=share", "block": "block"}

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from ..errors import UserError
 from ..files import save_json
+from ..plain import as_plain
 
 FORMAT = "dystruct-run-1"
 KEY = ("task", "item", "seed", "draw")
@@ -47,8 +48,8 @@ class RunFolder:
         shorter: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
-        self.settings: dict[str, Any] = _plain(settings)
-        self._shorter = None if shorter is None else _plain(shorter)
+        self.settings: dict[str, Any] = as_plain(settings)
+        self._shorter = None if shorter is None else as_plain(shorter)
         make_folder(folder)
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
@@ -196,7 +197,7 @@ def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) ->
 
     The limit and what follows from it come last: a run can be prolonged, but not under other settings.
     """
-    asked = _plain(asked)
+    asked = as_plain(asked)
     names = [*asked, *(name for name in found if name not in asked)]
     late = [name for name in ("limit", "tasks") if name in names]
     if list(found.get("tasks") or ()) != list(asked.get("tasks") or ()):
@@ -207,11 +208,6 @@ def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) ->
                 f"The run in {str(folder)!r} has {name} {_shown(found.get(name))}, not {_shown(asked.get(name))}; go "
                 f"on with its settings, or name another folder."
             )
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they come back from a file."""
-    return json.loads(json.dumps(settings))
 
 
 def _shown(value: Any) -> str:

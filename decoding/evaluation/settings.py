@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..ending import check_unicode, checked_stop
 from ..errors import UserError
 from ..forward import Caching, check_caching
 from ..named import named_decoder
+from ..plain import as_plain
 from ..row import Decoder
 
 
@@ -112,9 +112,9 @@ class RunSettings:
         """All that results depend on, as plain data. model: its `identity`. tasks: what tells each task's items."""
         return {
             "model": dict(model),
-            **{name: value for name, value in asdict(self).items() if name != "tasks"},
+            **{name: value for name, value in as_plain(self).items() if name != "tasks"},
             "tasks": {task: dict(tasks[task]) for task in tasks},
-            "decoder_settings": {"decoder": type(decoder).__name__, **plain(decoder)},
+            "decoder_settings": {"decoder": type(decoder).__name__, **as_plain(decoder)},
         }
 
 
@@ -138,7 +138,7 @@ def identity(model: Backbone, folder: Path | None) -> dict[str, Any]:
         "fingerprint": None if folder is None else fingerprint(folder),
         "dtype": str(getattr(model.network, "dtype", None)),
         "calibrated": model.calibrated,
-        "weights": plain(model.weights),
+        "weights": as_plain(model.weights),
     }
 
 
@@ -147,19 +147,10 @@ def prior_of(decoder: Decoder) -> PriorConfig | None:
     return getattr(decoder, "prior", None)
 
 
-def plain(settings: Any) -> dict[str, Any]:
-    """Settings as plain data; none of a decoder that is no dataclass."""
-    return json.loads(json.dumps(asdict(settings), default=_as_list)) if is_dataclass(settings) else {}  # type: ignore[arg-type]
-
-
 _DESCRIBED: dict[str, Any] = {
     "model": dict, "decoder": str, "decoder_settings": dict, "tasks": dict, "seeds": list, "draws": int, "budget": int,
     "max_new_tokens": int, "temperature": int | float,
 }  # fmt: skip
-
-
-def _as_list(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..dystruct import DyStruct
+from ..plain import as_plain
 from .pools import pooled
-from .settings import plain
 from .statistics import mcnemar, mean_of_means
 from .summary import RunSummary, TaskSummary
 from .table import Cell, Number, Table, number, percentage
@@ -216,7 +216,7 @@ def main_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
 
     All of them where no other is left: who names two runs that differ in one setting wants to see these compared.
     """
-    default = plain(DyStruct())
+    default = as_plain(DyStruct())
     varied = {
         id(run)
         for names in (COMPONENTS, *((setting,) for setting in SENSITIVITY))
@@ -333,7 +333,7 @@ def _head(run: RunSummary) -> tuple[Cell, ...]:
 def _described(run: RunSummary, varied: Iterable[str]) -> str:
     settings = run.settings["decoder_settings"]
     told = [f"structure {settings['structure']}", f"passes {settings['passes']}", f"budget {run.settings['budget']}"]
-    default = plain(DyStruct())
+    default = as_plain(DyStruct())
     told += [
         f"{name} {_setting(run, name)}"
         for name in ("weld", "schedule", *SENSITIVITY)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
-from ..terminal.wording import TokenTexts, caption, counted, is_inferred, literal, shortened, summary, visible
 from ..trace import Generation, Window
 from ..unmasking import Placed, Span, placed, spans
+from ..wording import TokenTexts, caption, counted, is_inferred, literal, shortened, summary, visible
 from .record import KINDS, recomputed
 
 _HUES = ("76,120,168", "242,161,74")  # of neighbours; those of the posterior's picture

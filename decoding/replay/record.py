@@ -21,8 +21,8 @@ import torch
 from dystruct.inference import StructurePosterior, posterior
 from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure
 
-from ..terminal.wording import TokenTexts, caption, is_inferred, literal, summary
 from ..trace import Commit, Generation, PassKind, Remask, Step, StructureChosen, Window
+from ..wording import TokenTexts, caption, is_inferred, literal, summary
 
 KINDS = get_args(PassKind)
 _AGREEMENT = 1e-6  # of cut marginals computed again; the trace has all their digits

@@ -130,7 +130,7 @@ def _show(caption: str, names: list[str], generations: list[Generation]) -> None
     from rich.table import Table
     from rich.text import Text
 
-    from .wording import literal
+    from ..wording import literal
 
     console = Console(highlight=False)
     if not console.is_terminal:

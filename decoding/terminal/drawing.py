@@ -16,9 +16,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from ..scene import Scene
 from ..trace import Generation
-from .scene import Scene
-from .wording import END, TokenTexts, counted, literal, shortened, summary
+from ..wording import END, TokenTexts, counted, literal, shortened, summary
 
 # Paul Tol's "light" scheme: made for black text on coloured cells, and distinct for colour-blind readers.
 PALETTE = ("#77AADD", "#EE8866", "#44BB99", "#EEDD88", "#FFAABB", "#99DDFF", "#BBCC33", "#AAAA00")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import UserError
+from ..wording import left
 from . import eval_options as own
 from . import options
 from .model_options import Chat, Model, Placement, WeightedSource
@@ -196,13 +197,3 @@ def _shown(mean: Any, scale: float, *, error: bool = True) -> str:
 
 def _right(progress: Progress) -> str:
     return f", {progress.correct} right" if progress.correct is not None else ""
-
-
-def left(seconds: float) -> str:
-    """How long a time of so many seconds is, for a person."""
-    if seconds < 1:
-        return "nothing left"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"about {seconds / size:.0f} {unit} left"
-    return f"about {seconds:.0f} s left"

@@ -134,8 +134,8 @@ def _decode_one(
 ) -> None:
     """Decode the one prompt before the reader's eyes."""
     from ..trace import WindowOpened
+    from ..wording import TokenTexts, caption, is_inferred
     from .view import open_view
-    from .wording import TokenTexts, caption, is_inferred
 
     with open_view(TokenTexts(backbone.token_text, backbone.end_ids), is_inferred(settings)) as view:
 
@@ -164,7 +164,7 @@ def _decode_many(
 
 
 def _print_bare(generations: list[Generation], as_json: bool) -> None:
-    from .wording import literal
+    from ..wording import literal
 
     for generation in generations:
         if as_json:
@@ -175,7 +175,7 @@ def _print_bare(generations: list[Generation], as_json: bool) -> None:
 
 
 def _print_many(generations: list[Generation]) -> None:
-    from .wording import literal, shortened, summary, visible
+    from ..wording import literal, shortened, summary, visible
 
     for number, generation in enumerate(generations, start=1):
         typer.echo(f"prompt {number} of {len(generations)}: {visible(shortened(generation.prompt))}\n")

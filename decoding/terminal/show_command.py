@@ -24,8 +24,8 @@ def show(
     beside: options.Beside = None,
 ) -> None:
     """Show a decoding that `dystruct generate --save` has recorded, or make a picture or a page of it."""
+    from ..wording import TokenTexts, is_inferred
     from .view import open_view, picture, replay
-    from .wording import TokenTexts, is_inferred
 
     for name, value, needed, target in (
         ("--until", until, "--svg", svg), ("--width", width, "--svg", svg), ("--beside", beside, "--html", html),
@@ -59,8 +59,8 @@ def show(
 def _read_trace(trace: Path) -> Generation:
     """A trace whose parts fit together; UserError otherwise."""
     from ..trace import Generation
+    from ..wording import summary
     from .view import picture
-    from .wording import summary
 
     try:
         generation = Generation.load(trace)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
-from .eval_command import for_harness, is_embedded, left, need_harness, reporter
+from ..wording import left
+from .eval_command import for_harness, is_embedded, need_harness, reporter
 from .eval_options import ExecuteCode, Folder
 from .model_options import Placement
 from .options import named_path

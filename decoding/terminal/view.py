@@ -20,10 +20,10 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ..scene import BlockFinished, Scene, Weld
 from ..trace import Event, Generation, Step, StructureChosen, WindowClosed, WindowOpened
+from ..wording import TokenTexts, caption, counted, is_inferred, literal, shortened, summary, visible
 from .drawing import ending, header, window_panel
-from .scene import BlockFinished, Scene, Weld
-from .wording import TokenTexts, caption, counted, is_inferred, literal, shortened, summary, visible
 
 REFRESH_SECONDS = 0.08
 

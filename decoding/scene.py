@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..trace import Event, PassKind, Step, StructureChosen, WindowClosed, WindowOpened
+from .trace import Event, PassKind, Step, StructureChosen, WindowClosed, WindowOpened
 
 
 @dataclass(frozen=True)

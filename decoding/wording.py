@@ -1,4 +1,4 @@
-"""A decoding in words: token texts made visible, a caption, and the figures of a finished sequence.
+"""A decoding in words: token texts made visible, a caption, the figures of a finished sequence, and what time is left.
 
 Token texts are data: control characters in them are shown, never obeyed. Knows no terminal.
 """
@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ..trace import Generation
 from .scene import Scene, Weld
+from .trace import Generation
 
 END, SPACE = "∎", "·"
 NAMED = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡"}
@@ -31,6 +31,16 @@ LONGEST_PROMPT = 900
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A number with its noun: "1 pass", "2 passes"."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def left(seconds: float) -> str:
+    """How long a time of so many seconds is, for a person."""
+    if seconds < 1:
+        return "nothing left"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"about {seconds / size:.0f} {unit} left"
+    return f"about {seconds:.0f} s left"
 
 
 def visible(text: str) -> str:
