@@ -48,8 +48,8 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
     rows: list[tuple[Cell, ...]] = []
     beside: list[tuple[Cell, ...]] = []
     for task, members in tasks.items():
-        base, *ways = (Items.of(runs[way], members, None) for way in (BASE, *(way for way in runs if way != BASE)))
-        found = dict(zip((way for way in runs if way != BASE), ways, strict=True))
+        base = Items.of(runs[BASE], members, None)
+        found = {way: Items.of(runs[way], members, None) for way in sorted(runs, key=_place) if way != BASE}
         rows += (row for way, items in found.items() for row in _row(task, way, base, items))
         beside += (row for pair in permutations(found, 2) for row in _beside(task, *pair, base, found))
     first = Table(
@@ -71,6 +71,11 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
         tuple(beside),
     )
     return [table for table in (first, second) if table.rows]
+
+
+def _place(way: str) -> tuple[bool, str]:
+    """Structures come before tokens."""
+    return way not in _STRUCTURES.values(), way
 
 
 def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell, ...]]:
