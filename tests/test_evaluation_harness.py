@@ -23,7 +23,7 @@ from lm_eval.tasks import TaskManager
 
 from dystruct.decoding import Block, Fast, Generation, UserError, generate, load
 from dystruct.decoding.evaluation import harness
-from dystruct.decoding.evaluation.harness import DystructLM
+from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from dystruct.decoding.evaluation.local import run_local
@@ -320,3 +320,27 @@ def test_likelihoods_are_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(harness, "log_likelihood", never)
     run_harness(run, settings, model, {"name": "tiny"}, tmp_path / "run")
     assert read_items(tmp_path / "run") == lines
+
+
+@pytest.mark.parametrize(
+    ("asked", "rank", "gpus", "device"),
+    [
+        ("cuda:0", None, False, None),
+        ("cuda:0", None, True, None),
+        ("cuda:0", "1", True, "cuda:1"),
+        (None, "1", True, "cuda:1"),
+        (None, "1", False, None),
+        ("cpu", "1", True, "cpu"),
+        ("cuda:3", None, False, "cuda:3"),
+    ],
+)
+def test_the_harness_asks_for_cuda_where_nobody_did(
+    asked: str | None, rank: str | None, gpus: bool, device: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody asked for is no error on a machine without a GPU; what somebody asked for is."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpus)
+    if rank is None:
+        monkeypatch.delenv("LOCAL_RANK", raising=False)
+    else:
+        monkeypatch.setenv("LOCAL_RANK", rank)
+    assert own_device(asked) == device

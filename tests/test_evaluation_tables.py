@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 import shutil
@@ -18,7 +19,7 @@ from dystruct.decoding.evaluation.report import find_runs, report
 from dystruct.decoding.evaluation.statistics import Mean, mcnemar
 from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
 from dystruct.decoding.evaluation.table import Number, Table
-from dystruct.decoding.evaluation.tables import all_tables, main_runs
+from dystruct.decoding.evaluation.tables import all_tables, comparable, main_runs
 from evaluation_runs import make_run
 
 OURS, NO_SCHEDULE = "dystruct:passes=share", "dystruct:passes=share,schedule=left-to-right"
@@ -233,6 +234,29 @@ def test_runs_that_are_not_finished_are_left_out(tmp_path: Path, pair: list[Path
     with pytest.raises(UserError, match="None of these runs is complete"):
         report(pair[1:], tmp_path / "none", complete=True)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "tasks", [({"maths", "logic"}, {"logic"}), ({"logic"}, {"maths", "logic"}), ({"logic"}, {"maths"})]
+)
+def test_runs_of_different_tasks_are_paired_where_they_meet(tmp_path: Path, tasks: tuple[set[str], set[str]]) -> None:
+    for name, decoder, asked in zip(("a", "b"), ("fixed", OURS), tasks, strict=True):
+        make_run(tmp_path / "runs" / name, {task: ["1100"] for task in sorted(asked)}, decoder=decoder)
+    report([tmp_path / "runs"], tmp_path / "out")
+    both = tasks[0] & tasks[1]
+    path = tmp_path / "out" / "mcnemar.csv"
+    assert path.exists() == bool(both)
+    assert not both or {row["task"] for row in csv.DictReader(path.read_text().splitlines())} == both
+
+
+def test_other_evidence_weights_or_dtypes_make_another_run(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / name, {"maths": ["1100"]}, decoder=OURS) for name in ("a", "b", "c")]
+    for folder, changed in zip(folders[1:], ({"weights": {"gap": [1.0]}}, {"dtype": "bfloat16"}), strict=True):
+        run = json.loads((folder / "run.json").read_text())
+        run["settings"]["model"] |= changed
+        (folder / "run.json").write_text(json.dumps(run))
+    keys = [json.dumps(comparable(load_summary(folder), ())) for folder in folders]
+    assert len(set(keys)) == 3
 
 
 def test_everything_is_written(pair: list[Path], tmp_path: Path) -> None:

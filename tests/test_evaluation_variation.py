@@ -100,3 +100,47 @@ def test_there_are_none_of_one_way() -> None:
     base = records({0: "a"})
     assert variation_tables({BASE: base, "draws": base}, "") == []
     assert variation_tables({"draws": base, "seeds": base, "more": base}, "") == []
+
+
+def test_items_without_all_their_answers_are_left_out() -> None:
+    base = records({0: "a", 1: "b", 2: "b"})
+    drawn = [r for draw in range(3) for r in records({0: "a", 1: "b", 2: "a"}, draw=draw)]
+    short = [r for r in drawn if (r["item"], r["draw"]) != (2, 2)]
+    for partial, items in ((drawn, 3), (short, 2), (short + records({0: "a"}, draw=3), 1)):
+        table, *_ = variation_tables({BASE: base, "draws": partial, "seeds": drawn}, "")
+        row = dict(zip(table.columns, table.rows[0], strict=True))
+        assert (row["S"], row["items"]) == (3 + (items == 1), items)
+        assert row["agree with MAP"].value == pytest.approx({3: 2 / 3, 2: 1, 1: 1}[items])
+
+
+@pytest.mark.parametrize("missing", [{"maths"}, {"logic"}, {"maths", "logic"}])
+def test_a_way_that_has_no_item_of_a_task_yet(missing: set[str], tmp_path: Path) -> None:
+    """As in the middle of a sweep."""
+    runs, right = tmp_path / "runs", {"maths": "1010", "logic": "0110"}
+    make_run(runs / "map", {task: [signs] for task, signs in right.items()}, decoder="dystruct:structure=map")
+    for name in ("sample", "shuffled"):
+        make_run(
+            runs / name, {task: [signs, "1100"] for task, signs in right.items()}, decoder=f"dystruct:structure={name}"
+        )
+    path = runs / "shuffled" / "items.jsonl"
+    kept = [line for line in path.read_text().splitlines(keepends=True) if not any(f'"{m}"' in line for m in missing)]
+    path.write_text("".join(kept))
+    report([runs], tmp_path / "out")
+    found = (tmp_path / "out" / "variation.csv").read_text()
+    for task in right:
+        assert f"{task},sampled structures" in found
+        assert (f"{task},shuffled structures" in found) == (task not in missing)
+
+
+def test_tasks_of_a_way_may_lie_in_several_runs(tmp_path: Path) -> None:
+    """And of two runs of a task the one with more answers counts."""
+    runs, right = tmp_path / "runs", {"maths": "1010", "logic": "0110"}
+    for task, signs in right.items():
+        for name, draws in (("map", 1), ("sample", 2), ("shuffled", 2)):
+            make_run(runs / f"{name}-{task}", {task: [signs] * draws}, decoder=f"dystruct:structure={name}")
+    make_run(runs / "zzz", {"maths": ["1010"]}, decoder="dystruct:structure=sample")
+    report([runs], tmp_path / "out")
+    rows = list(csv.DictReader((tmp_path / "out" / "variation.csv").read_text().splitlines()))
+    assert [(row["task"], row["S"], row["items"]) for row in rows] == [
+        (task, "2", str(items)) for task, items in (("logic", 4), ("maths", 4), ("all", 8)) for _ in range(2)
+    ]

@@ -105,8 +105,9 @@ class DystructLM(LM):
         if isinstance(pretrained, Backbone):
             self.model = pretrained
         else:
-            device = device or own_device()
-            self.model = load(pretrained, device=device, dtype=dtype, revision=revision, device_map=device_map)
+            self.model = load(
+                pretrained, device=own_device(device), dtype=dtype, revision=revision, device_map=device_map
+            )
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             self._join()
         self._device = self.model.device
@@ -273,8 +274,13 @@ class DystructLM(LM):
         return list(self.model.tokenizer(head + text, add_special_tokens=False)["input_ids"])
 
 
-def own_device() -> str | None:
-    """Of several processes on one machine, each with a GPU of its own, this one's; None for the default."""
+def own_device(asked: str | None = None) -> str | None:
+    """The device asked for; else, of several processes each with a GPU of its own, this one's; None: the default.
+
+    cuda:0 is what the harness's command line says where nobody asked for anything, so it counts as nothing.
+    """
+    if asked not in (None, "cuda:0"):
+        return asked
     rank = os.environ.get("LOCAL_RANK")
     return f"cuda:{rank}" if rank is not None and torch.cuda.is_available() else None
 

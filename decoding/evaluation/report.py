@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ..files import save_text
 from .pools import pooled
 from .run_folder import make_folder
 from .statistics import mean_of_means
-from .structures import structure_tables
+from .structures import rule_of, structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import Table, contents
 from .tables import all_tables, comparable, merged, ordered
@@ -111,41 +111,69 @@ def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) 
     return figure
 
 
+_Held = dict[str, dict[str, tuple[Path, RunSummary]]]  # of a group of runs: kind -> task -> the run
+
+
 def _structures(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Table]:
     """The tables of MAP against sampled structures, for every set of runs that differ in their structure rule only."""
-    groups: dict[str, dict[str, dict[str, tuple[Path, RunSummary]]]] = {}  # rule -> task -> the run with the most draws
-    for place, run in zip(places, runs, strict=True):
-        rule = run.settings["decoder_settings"].get("structure")
-        if rule in ("map", "consensus", "sample") and place.is_dir() and any(place.glob("items*.jsonl")):
-            group = groups.setdefault(json.dumps(comparable(run, ("structure",)), sort_keys=True), {})
-            held = group.setdefault(rule, {})
-            for task in run.tasks:
-                if task not in held or run.settings["draws"] > held[task][1].settings["draws"]:
-                    held[task] = place, run
     tables: list[Table] = []
-    for group in groups.values():
-        records = {rule: _records(held) for rule, held in group.items()}
+    for group in _groups(places, runs, rule_of):
         [(_, run), *_] = next(iter(group.values())).values()
         for seed in run.settings["seeds"]:
-            told = f"budget {run.settings['budget']}, temperature {run.settings['temperature']:g}, seed {seed}"
-            tables += structure_tables(records, seed, told)
+            told = f"{_described(run)}, temperature {run.settings['temperature']:g}, seed {seed}"
+            tables += structure_tables(_records(group), seed, told)
     return _numbered(tables)
 
 
 def _variations(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Table]:
     """The tables of ways to vary an answer, for every set of runs that are MAP's but for the way."""
-    groups: dict[str, dict[str, tuple[Path, RunSummary]]] = {}
-    for place, run in zip(places, runs, strict=True):
-        way = way_of(run.settings)
-        if way is not None and place.is_dir() and any(place.glob("items*.jsonl")):
-            alike = comparable(run, ("structure",), "temperature", "seeds")
-            groups.setdefault(json.dumps(alike, sort_keys=True), {})[way] = place, run
     tables: list[Table] = []
-    for group in groups.values():
-        records = {way: scored_items(place) for way, (place, _) in group.items()}
-        [(_, run), *_] = group.values()
-        tables += variation_tables(records, f"budget {run.settings['budget']}")
+    for group in _groups(places, runs, way_of, "temperature", "seeds"):
+        [(_, run), *_] = next(iter(group.values())).values()
+        tables += variation_tables(_records(group), _described(run))
     return _numbered(tables)
+
+
+def _groups(
+    places: Sequence[Path],
+    runs: Sequence[RunSummary],
+    kind_of: Callable[[Mapping[str, Any]], str | None],
+    *around: str,
+) -> list[_Held]:
+    """Runs with their items that are alike but for their structure rule and settings around it; by kind and task.
+
+    Of several of one kind and task the one with the most answers an item, of these the first.
+    """
+    groups: dict[str, _Held] = {}
+    for place, run in zip(places, runs, strict=True):
+        kind = kind_of(run.settings)
+        if kind is not None and place.is_dir() and any(place.glob("items*.jsonl")):
+            group = groups.setdefault(json.dumps(comparable(run, ("structure",), *around), sort_keys=True), {})
+            held = group.setdefault(kind, {})
+            for task in run.tasks:
+                if task not in held or _answers(run) > _answers(held[task][1]):
+                    held[task] = place, run
+    return list(groups.values())
+
+
+def _answers(run: RunSummary) -> int:
+    return run.settings["draws"] * len(run.settings["seeds"])
+
+
+def _described(run: RunSummary) -> str:
+    """What a table tells of its runs: settings of the decoder that are not the default, but for the structure rule."""
+    name, _, settings = str(run.settings["decoder"]).partition(":")
+    shared = [setting for setting in settings.split(",") if setting and not setting.startswith("structure=")]
+    return f"{', '.join([name, *shared])}, budget {run.settings['budget']}"
+
+
+def _records(group: _Held) -> dict[str, list[dict[str, Any]]]:
+    """The records of each kind, each task's from its run's folder."""
+    read = {place: scored_items(place) for held in group.values() for place, _ in held.values()}
+    return {
+        kind: [record for task, (place, _) in held.items() for record in read[place] if record["task"] == task]
+        for kind, held in group.items()
+    }
 
 
 def _numbered(tables: Sequence[Table]) -> list[Table]:
@@ -156,8 +184,3 @@ def _numbered(tables: Sequence[Table]) -> list[Table]:
         seen[table.name] += 1
         found.append(table if seen[table.name] == 1 else replace(table, name=f"{table.name}-{seen[table.name]}"))
     return found
-
-
-def _records(held: Mapping[str, tuple[Path, RunSummary]]) -> list[dict[str, Any]]:
-    """The records of tasks, each from its run's folder."""
-    return [record for task, (place, _) in held.items() for record in scored_items(place) if record["task"] == task]

@@ -124,11 +124,13 @@ def likelihood_ratio(baseline: ArrayLike, further: ArrayLike, wrong: ArrayLike) 
 
     None where the maximum is not finite: a score separates the two kinds, is constant, or there is but one kind.
     """
+    bad = np.asarray(wrong, dtype=float)
+    if not len(bad):
+        return None
     first = np.asarray(baseline, dtype=float).reshape(-1, 1)
     more = np.asarray(further, dtype=float).reshape(len(first), -1)
-    bad = np.asarray(wrong, dtype=float)
     scores = np.concatenate((first, more), axis=1)
-    if not len(bad) or bad.min() == bad.max() or (np.ptp(scores, axis=0) == 0).any():
+    if bad.min() == bad.max() or (np.ptp(scores, axis=0) == 0).any():
         return None
     scores = (scores - scores.mean(axis=0)) / scores.std(axis=0)
     small, large = _logistic(scores[:, :1], bad), _logistic(scores, bad)

@@ -22,6 +22,7 @@ import numpy as np
 from .statistics import Mean, auroc, likelihood_ratio, mean
 from .table import Cell, Number, Table, percentage
 
+RULES = ("map", "consensus", "sample")
 SIZES = (1, 4, 16)
 SCORES = {"entropy": "entropy", "doubt": "1 - P(MAP)", "disagreement": "disagreement"}
 Record = Mapping[str, Any]
@@ -84,6 +85,12 @@ def majority(group: Sequence[Record]) -> Record:
         return group[0]
     most = max(votes.values())
     return next(record for record in group if votes.get(record["value"]) == most)
+
+
+def rule_of(settings: Mapping[str, Any]) -> str | None:
+    """The structure rule of a run, if it is one of those that are put side by side here."""
+    rule = settings["decoder_settings"].get("structure")
+    return rule if rule in RULES else None
 
 
 def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described: str) -> list[Table]:

@@ -212,19 +212,19 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
 
 
 def main_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs that belong in the main table: all but those that another table shows with something varied.
+    """The runs that belong in the main table: all but those that another table shows beside one which is not varied.
 
-    All of them where no other is left: who names two runs that differ in one setting wants to see these compared.
+    Where there is none with the default, all of them: who names two runs that differ in one setting wants to see these
+    compared.
     """
     default = as_plain(DyStruct())
-    varied = {
-        id(run)
-        for names in (COMPONENTS, *((setting,) for setting in SENSITIVITY))
-        for family in _families(runs, names)
-        for run in family
-        if any(_setting(run, name) != _in(default, name) for name in names)
-    }
-    return [run for run in runs if id(run) not in varied] or list(runs)
+    varied: set[int] = set()
+    for names in (COMPONENTS, *((setting,) for setting in SENSITIVITY)):
+        for family in _families(runs, names):
+            changed = {id(run) for run in family if any(_setting(run, name) != _in(default, name) for name in names)}
+            if len(changed) < len(family):
+                varied |= changed
+    return [run for run in runs if id(run) not in varied]
 
 
 def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
@@ -239,8 +239,8 @@ def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
 def _paired(first: RunSummary, second: RunSummary) -> Iterator[tuple[Cell, ...]]:
     one, two = pooled(first), pooled(second)
     right: list[tuple[list[bool], list[bool]]] = []
-    for task in one:
-        count = _common(one[task], two[task]) if task in two else 0
+    for task in (task for task in one if task in two):
+        count = _common(one[task], two[task])
         signs = [next(iter(found[task].right.values()), "")[:count] for found in (one, two)]
         both = [(a == "1", b == "1") for a, b in zip(*signs, strict=False) if "-" not in (a, b)]
         if both:
@@ -285,14 +285,19 @@ def _families(runs: Sequence[RunSummary], varied: tuple[str, ...]) -> Iterator[l
 def _circumstances(run: RunSummary, *without: str) -> dict[str, Any]:
     """All but the decoder, and the settings named, that two runs must share to be compared."""
     return {
-        "model": [run.settings["model"].get("name"), run.settings["model"].get("fingerprint")],
+        "model": [run.settings["model"].get(name) for name in ("name", "fingerprint", "dtype")],
         **{name: value for name, value in run.settings.items() if name not in {*_OWN, *without}},
     }
 
 
 def comparable(run: RunSummary, varied: Iterable[str], *around: str) -> list[Any]:
     """What two runs must share to differ in the varied settings of the decoder, and in those around it, only."""
-    return [_circumstances(run, *around), _without(run.settings["decoder_settings"], varied)]
+    settings = run.settings
+    return [
+        _circumstances(run, *around),
+        settings["model"].get("weights"),
+        _without(settings["decoder_settings"], varied),
+    ]
 
 
 def _setting(run: RunSummary, name: str) -> Any:

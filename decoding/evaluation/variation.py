@@ -31,7 +31,7 @@ def way_of(settings: Mapping[str, Any]) -> str | None:
         return None
     if temperature == 0:
         return BASE
-    return f"sampled tokens, temperature {temperature:g}" if len(settings["seeds"]) > 1 else None
+    return f"sampled tokens, temperature {temperature:.12g}" if len(settings["seeds"]) > 1 else None
 
 
 def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> list[Table]:
@@ -49,7 +49,7 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
     beside: list[tuple[Cell, ...]] = []
     for task, members in tasks.items():
         base = Items.of(runs[BASE], members, None)
-        found = {way: Items.of(runs[way], members, None) for way in sorted(runs, key=_place) if way != BASE}
+        found = {way: _whole(Items.of(runs[way], members, None)) for way in sorted(runs, key=_place) if way != BASE}
         rows += (row for way, items in found.items() for row in _row(task, way, base, items))
         beside += (row for pair in permutations(found, 2) for row in _beside(task, *pair, base, found))
     first = Table(
@@ -73,6 +73,15 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
     return [table for table in (first, second) if table.rows]
 
 
+def _whole(items: Items) -> Items:
+    """The items that have all S answers, S being what every task has of its best served items; no further answers."""
+    most: dict[str, int] = {}
+    for (task, _), draws in items.draws.items():
+        most[task] = max(most.get(task, 0), len(draws))
+    size = min(most.values(), default=0)
+    return Items({item: draws[:size] for item, draws in items.draws.items() if len(draws) >= size})
+
+
 def _place(way: str) -> tuple[bool, str]:
     """Structures come before tokens."""
     return way not in _STRUCTURES.values(), way
@@ -80,7 +89,7 @@ def _place(way: str) -> tuple[bool, str]:
 
 def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell, ...]]:
     both = [item for item in base.draws if item in items.draws]
-    size = min((len(items.draws[item]) for item in both), default=0)
+    size = len(items.draws[both[0]]) if both else 0
     if size < 2:
         return
     found = accuracies(Items({item: items.draws[item] for item in both}), size)
