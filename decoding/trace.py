@@ -19,6 +19,8 @@ from .plain import as_plain, from_plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from dystruct.inference import StructurePosterior
+
 FORMAT = "dystruct-trace-1"
 PassKind = Literal["diagnostic", "resolve", "weld"]
 _LONGEST = 10**6  # tokens of a window, far beyond any model's context
@@ -164,6 +166,18 @@ class Window:
         if self.structure is not None:
             return len(self.structure.ends)
         return max(1, len({step.block for step in self.steps if step.block is not None}))
+
+    @property
+    def posterior(self) -> StructurePosterior | None:
+        """The exact posterior that its structure came from; None without one, or where the decoder has no prior.
+
+        Computed anew, from the trace's diagnostics and the prior among its run's settings, each time it is asked for.
+        """
+        from .replay.record import recomputed  # knows traces itself
+
+        if self.structure is None:
+            return None
+        return recomputed(self.structure, self.opened.previous_instability, self.labels.settings.get("prior"))
 
     def events(self) -> Iterator[Event]:
         """The window's events in the order in which they happened."""

@@ -240,6 +240,22 @@ def test_a_real_trace_fits_together(decoder: DyStruct | Block, budget: int) -> N
     decoded(decoder, budget=budget, stop=["c"]).check()
 
 
+def test_a_window_has_the_posterior_that_decoded_it(tmp_path: Path) -> None:
+    """Of a saved trace, too; under the run's own prior, and of a decoder without one there is none."""
+    found = decoded(DyStruct(structure="sample", prior=PriorConfig(4, 12, concentration=0.7)), budget=99)
+    found.save(tmp_path / "trace.json")
+    for window in (*found.windows, *Generation.load(tmp_path / "trace.json").windows):
+        exact = window.posterior
+        assert exact is not None and window.structure is not None
+        assert exact.prior.concentration == 0.7
+        assert exact.cut_marginals.tolist() == pytest.approx(window.structure.cut_marginals)
+        assert float(exact.entropy) == pytest.approx(window.structure.entropy)
+        assert float(exact.log_prob(Partition(window.structure.ends))) == pytest.approx(
+            window.structure.log_probability
+        )
+    assert [window.posterior for window in decoded(Block(3)).windows] == [None] * len(decoded(Block(3)).windows)
+
+
 def test_replay_and_events_of_windows() -> None:
     """By hand: two windows; the second's diagnostic pass shows a token that is masked again behind it."""
     first = Window(

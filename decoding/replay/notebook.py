@@ -14,7 +14,7 @@ from itertools import groupby
 from ..trace import Generation, Window
 from ..unmasking import Placed, Span, placed, spans
 from ..wording import TokenTexts, caption, counted, is_inferred, literal, shortened, summary, visible
-from .record import KINDS, recomputed
+from .record import KINDS
 
 _HUES = ("76,120,168", "242,161,74")  # of neighbours; those of the posterior's picture
 _HEIGHTS = {"diagnostic": 4, "resolve": 9, "weld": 14}  # of a pass in the timeline: pixels
@@ -42,7 +42,7 @@ def window_picture(window: Window) -> str:
     exact = None
     if chosen is not None and is_inferred(labels.settings):
         facts.append(f"P(partition | O) = {math.exp(chosen.log_probability):.2g}")
-        exact = recomputed(chosen, window.opened.previous_instability, labels.settings.get("prior"))
+        exact = window.posterior
         if exact is not None:
             facts.append(f"P(MAP | O) = {math.exp(exact.log_prob(exact.map().partition)):.2g}")
         facts.append(f"entropy {chosen.entropy:.2f} nats")
