@@ -286,6 +286,23 @@ def test_interruption(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.listdir() == []
 
 
+@pytest.mark.parametrize("command", [["eval", "out", "--tasks", "tiny_logic"], ["sweep", "sweep.toml", "out"]])
+def test_what_goes_on_says_so_when_it_is_interrupted(
+    run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from dystruct.decoding.evaluation import local
+
+    def interrupted(*args: Any, **settings: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "run_local", interrupted)
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text('[settings]\ntasks = ["tiny_logic"]\n[[run]]\nname = "block"\ndecoder = "block"\n')
+    outcome = run(*command)
+    assert (outcome.status, outcome.out) == (130, "")
+    assert outcome.err.endswith("dystruct: interrupted; the same command goes on where it was.\n")
+
+
 def test_user_errors_from_the_model_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str, **options: Any) -> None:
         raise UserError(f"The folder {name!r} is no model; give another.")

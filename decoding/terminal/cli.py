@@ -34,6 +34,9 @@ app = typer.Typer(
 )
 
 
+_RESUMING = ("eval", "sweep", "calibrate")
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 when done, 2 when the user has to correct something, 130 when interrupted."""
     for stream in (sys.stdout, sys.stderr):
@@ -54,7 +57,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
     if status == 130:
-        complain("interrupted.")
+        command = next(iter(sys.argv[1:] if arguments is None else arguments), None)
+        complain("interrupted; the same command goes on where it was." if command in _RESUMING else "interrupted.")
     sys.exit(status or 0)
 
 

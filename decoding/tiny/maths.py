@@ -6,6 +6,7 @@ A worked answer ends in ``#### value``. Knows nothing of tokens, models or split
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,11 +22,14 @@ _SUFFIX = " Give the result as your final answer. Do not include units."
 @cache
 def _templates() -> dict[int, Any]:
     try:
-        from reasoning_gym.arithmetic.gsm_symbolic.gsm_symbolic import (
-            GSMSymbolicDataset,
-            GSMSymbolicDatasetConfig,
-            tasks_ok,
-        )
+        with warnings.catch_warnings():
+            # What reasoning-gym imports compares with literals by "is": nothing that who makes problems could mend.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            from reasoning_gym.arithmetic.gsm_symbolic.gsm_symbolic import (
+                GSMSymbolicDataset,
+                GSMSymbolicDatasetConfig,
+                tasks_ok,
+            )
     except ImportError as error:
         raise UserError("The maths problems need reasoning-gym: pip install 'dystruct[train]'.") from error
     makers = GSMSymbolicDataset(GSMSymbolicDatasetConfig(seed=0, size=1)).generators
