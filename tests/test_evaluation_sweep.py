@@ -163,7 +163,7 @@ def test_a_finished_sweep_does_not_pass_over_changed_settings(tmp_path: Path, ru
     for old, new, says in (
         ("budget = 4", "budget = 5", "has budget 4, not 5"),
         ("limit = 1", "limit = 2\nseeds = [1]", "has seeds [0], not [1]"),
-        ("limit = 1", 'limit = 2\nmodel = "other"', "has model "),
+        ("limit = 1", 'limit = 2\nmodel = "other"', 'has model.name "scripted", not "other"'),
     ):
         planned(tmp_path, text.replace(old, new))
         run("sweep", "sweep.toml", "out").refused(says)

@@ -30,7 +30,7 @@ from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
 from .run_folder import RunFolder
-from .settings import RunSettings, prior_of
+from .settings import RunSettings, defaults_of, prior_of
 from .tasks import FOLDER
 
 CODE = ("humaneval", "mbpp", "tiny_code")  # what the names of tasks that run code begin with
@@ -90,7 +90,13 @@ def run_harness(
         described["likelihood"] = asdict(harness.likelihood)
         described["data"] = {task: str(path) for task, path in harness.data.items()}
         part = lm.rank if lm.world_size > 1 else None
-        with RunFolder(folder, described, environment(model.device, compiled=model.compiled), part=part) as records:
+        with RunFolder(
+            folder,
+            described,
+            environment(model.device, compiled=model.compiled),
+            part=part,
+            defaults=defaults_of(lm.decoder),
+        ) as records:
             lm.records = HarnessRecords(records, settings, prior_of(lm.decoder), report)
             results = simple_evaluate(
                 model=lm,

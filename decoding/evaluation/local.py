@@ -22,7 +22,7 @@ from .draws import with_draw
 from .environment import environment
 from .figures import figures
 from .run_folder import Key, RunFolder, begun, damaged, key_of, read_items, read_run
-from .settings import RunSettings, prior_of
+from .settings import RunSettings, defaults_of, prior_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,13 @@ def run_local(
         encoded(model, problem.question, settings.chat, settings.max_new_tokens)
     described = settings.described(identity, decoder, told(problems))
     shorter = _shorter(described, problems, folder)
-    with RunFolder(folder, described, environment(model.device, compiled=model.compiled), shorter=shorter) as records:
+    with RunFolder(
+        folder,
+        described,
+        environment(model.device, compiled=model.compiled),
+        shorter=shorter,
+        defaults=defaults_of(decoder),
+    ) as records:
         every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
         before, correct = len(records.done), _correct(folder, settings, problems)
         started = time.monotonic()

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from ..errors import UserError
 from ..files import save_json
 from ..plain import as_plain
+from .agreement import compare, filled
 
 FORMAT = "dystruct-run-1"
 KEY = ("task", "item", "seed", "draw")
@@ -33,7 +34,8 @@ class RunFolder:
     settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
     names one that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
     run.json. part: of several processes that share a folder, which one this is; each has files of its own. shorter:
-    settings under which a run may have begun that this one prolongs; it takes on `settings`.
+    settings under which a run may have begun that this one prolongs; it takes on `settings`. defaults: what a run was
+    made with that began before there was such a setting (see `agreement.filled`); it takes on the setting.
 
     Raises UserError too for a folder that cannot be written, and for records that are damaged or not all there.
     """
@@ -46,10 +48,12 @@ class RunFolder:
         *,
         part: int | None = None,
         shorter: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self.settings: dict[str, Any] = as_plain(settings)
         self._shorter = None if shorter is None else as_plain(shorter)
+        self._defaults: dict[str, Any] = as_plain(defaults or {})
         make_folder(folder)
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
@@ -74,8 +78,9 @@ class RunFolder:
         path = self.folder / "run.json"
         if begun(self.folder):
             content = read_run(self.folder)
-            if content["settings"] != self.settings:
-                compare(content["settings"], self._shorter or self.settings, self.folder)
+            found = filled(content["settings"], self._defaults)
+            if found != self.settings:
+                compare(found, self._shorter or self.settings, self.folder)
             content["settings"] = self.settings
         else:
             # Another part may be on its way already, before the first has written run.json.
@@ -190,29 +195,6 @@ def read_traces(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]
 def key_of(record: Mapping[str, Any]) -> Key:
     """What tells an item's record from all others of its run."""
     return tuple(record[name] for name in KEY)
-
-
-def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
-    """Raise UserError that names a setting of the run in a folder that is not as asked, if there is one.
-
-    The limit and what follows from it come last: a run can be prolonged, but not under other settings.
-    """
-    asked = as_plain(asked)
-    names = [*asked, *(name for name in found if name not in asked)]
-    late = [name for name in ("limit", "tasks") if name in names]
-    if list(found.get("tasks") or ()) != list(asked.get("tasks") or ()):
-        late.reverse()  # other tasks, not more items of the same
-    for name in [*(name for name in names if name not in late), *late]:
-        if found.get(name) != asked.get(name):
-            raise UserError(
-                f"The run in {str(folder)!r} has {name} {_shown(found.get(name))}, not {_shown(asked.get(name))}; go "
-                f"on with its settings, or name another folder."
-            )
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 120 else text[:119] + "…"
 
 
 def _open(path: Path) -> BinaryIO:

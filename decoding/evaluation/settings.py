@@ -142,6 +142,14 @@ def identity(model: Backbone, folder: Path | None) -> dict[str, Any]:
     }
 
 
+def defaults_of(decoder: Decoder) -> dict[str, Any]:
+    """Of the settings that `RunSettings.described` gives, those that a decoder has by default.
+
+    A run on record that lacks one of them was made before the decoder had it, and so with its default.
+    """
+    return {"decoder_settings": as_plain(type(decoder)())}
+
+
 def prior_of(decoder: Decoder) -> PriorConfig | None:
     """The prior over structures of a decoder that has one."""
     return getattr(decoder, "prior", None)

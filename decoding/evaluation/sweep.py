@@ -28,10 +28,11 @@ from ..backbone import TINY, model_folder
 from ..calibration_file import fingerprint
 from ..errors import UserError
 from . import tasks
+from .agreement import compare, filled
 from .likelihood import LikelihoodSettings
 from .local import told
-from .run_folder import begun, compare, damaged, read_items, read_run
-from .settings import RunSettings, check_described
+from .run_folder import begun, damaged, read_items, read_run
+from .settings import RunSettings, check_described, defaults_of
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists
 
@@ -132,7 +133,8 @@ def _comparable(run: PlannedRun, found: Mapping[str, Any]) -> tuple[dict[str, An
     known: dict[str, Any] = {}
     if _is_embedded(run):
         known = told({task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks})
-    described = settings.described(model, settings.with_decoder(), known)
+    decoder = settings.with_decoder()
+    found, described = filled(found, defaults_of(decoder)), settings.described(model, decoder, known)
     unknown = {"execute_code"}
     if not _is_embedded(run):
         unknown.add("tasks")  # the harness knows them, once their data are loaded
