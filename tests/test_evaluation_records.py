@@ -213,6 +213,9 @@ def test_a_refused_run_leaves_no_folder(
         ({"temperature": float("inf")}, "temperature"),
         ({"name": "a\udcff"}, "The name of a run is a text that is no valid Unicode"),
         ({"tasks": (1,)}, "named by a text"),
+        ({"draws": 0}, "draws must be a whole number from 1 to 10000, not 0"),
+        ({"draws": 10_001}, "draws must be a whole number from 1 to 10000, not 10001"),
+        ({"draws": 10**20}, "draws must be a whole number from 1 to 10000, not 1000"),
     ],
 )
 def test_settings_check_themselves(changes: dict[str, Any], says: str) -> None:
