@@ -99,6 +99,39 @@ def test_the_sweeps_that_come_along_are_sound(path: Path) -> None:
             assert len(tasks.items(task, run.settings.split, run.settings.limit)) == run.settings.limit
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ('decoder = "dystruct:structure=map"\ndraws = 2', "b: Several draws need structures that are drawn"),
+        ("limit = 501", "b: tiny_logic has 1 to 500 test items, not 501"),
+        ('split = "tset"', "b: The split of the embedded tasks must be test or validation, not 'tset'"),
+        ("shots = 1", "b: The embedded tasks take no examples"),
+        ('tasks = ["gsm8k", "tiny_logic"]', "b: Embedded tasks and others have runs of their own"),
+        ('tasks = ["gsm8k"]\nseeds = [0, 1]', "b: Through the harness a run has one seed"),
+        ('tasks = ["gsm8k"]\nsplit = "validation"', "b: The harness's tasks choose their split"),
+    ],
+)
+@pytest.mark.parametrize("status", [(), ("--status",)])
+def test_a_bad_run_is_told_before_any_is_begun(
+    tmp_path: Path, run: Run, wrong: str, says: str, status: tuple[str, ...]
+) -> None:
+    shared = "[settings]\nmax_new_tokens = 4\nbudget = 4\n"
+    own = "" if "tasks" in wrong else 'tasks = ["tiny_logic"]\n'
+    own += "" if "limit" in wrong else "limit = 1\n"
+    (tmp_path / "sweep.toml").write_text(
+        f'{shared}[[run]]\nname = "a"\ntasks = ["tiny_logic"]\nlimit = 1\n[[run]]\nname = "b"\n{own}{wrong}\n'
+    )
+    run("sweep", "sweep.toml", "out", *status).refused(says)
+    assert not (tmp_path / "out").exists()
+
+
+def test_prompts_that_are_too_long_are_told_before_any_run_is_begun(tmp_path: Path, run: Run, asked: None) -> None:
+    planned(tmp_path, FILE + "max_new_tokens = 100000\n")
+    found = run("sweep", "sweep.toml", "out")
+    assert found.status == 2 and "dystruct: block: The prompt has 2 tokens and 100000 new ones" in found.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_sweep_is_run_once(tmp_path: Path, run: Run, asked: None) -> None:
     runs = planned(tmp_path)
     first = run("sweep", "sweep.toml", "out")

@@ -23,6 +23,7 @@ from lm_eval.tasks import TaskManager
 from ..backbone import Backbone
 from ..errors import UserError
 from ..files import save_json, save_text
+from .checks import check_code, check_harness
 from .environment import environment
 from .harness import DystructLM
 from .harness_code import limited_code
@@ -32,8 +33,6 @@ from .local import Progress
 from .run_folder import RunFolder
 from .settings import RunSettings, defaults_of, prior_of
 from .tasks import FOLDER
-
-CODE = ("humaneval", "mbpp", "tiny_code")  # what the names of tasks that run code begin with
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,8 @@ def run_harness(
     Raises UserError for tasks that there are not or that cannot be read, for code without execute_code, and for a
     folder that holds a run of other settings.
     """
-    if settings.draws > 1 or len(settings.seeds) > 1:
-        raise UserError("Through the harness a run has one seed and one draw; make a run of each.")
-    if settings.split != "test":
-        raise UserError("The harness's tasks choose their split themselves; leave out --split.")
-    if settings.stop:
-        raise UserError("The harness's tasks have stop strings of their own; leave out --stop.")
-    if not settings.execute_code and any(task.startswith(CODE) for task in settings.tasks):
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    check_harness(settings)
+    check_code(settings)
     lm = DystructLM(
         model, settings.decoder, settings.max_new_tokens, settings.budget, settings.temperature, settings.seeds[0],
         settings.batch_size, settings.prefix_cache, mc_samples=harness.likelihood.samples,

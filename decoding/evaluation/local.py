@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..backbone import Backbone
-from ..errors import UserError
 from ..generation import encoded, generate
 from ..tiny.problem import Problem
 from . import tasks
+from .checks import check_code, check_local
 from .draws import with_draw
 from .environment import environment
 from .figures import figures
@@ -52,15 +52,10 @@ def run_local(
     model cannot take, and for a folder that holds a run of other settings; the folder is as it was then. A larger limit
     than that of the run in the folder prolongs it.
     """
-    if settings.shots is not None:
-        raise UserError("The embedded tasks take no examples; leave out --shots.")
-    decoder = settings.with_decoder()
-    with_draw(decoder, settings.draws - 1)
-    problems = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
-    if any(map(tasks.needs_execution, problems)) and not settings.execute_code:
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
-    for problem in (problem for asked in problems.values() for problem in asked):
-        encoded(model, problem.question, settings.chat, settings.max_new_tokens)
+    check_local(settings)
+    check_code(settings)
+    check_prompts(settings, model)
+    decoder, problems = settings.with_decoder(), asked_items(settings)
     described = settings.described(identity, decoder, told(problems))
     shorter = _shorter(described, problems, folder)
     with RunFolder(
@@ -82,6 +77,17 @@ def run_local(
             done = len(records.done)
             rate = (time.monotonic() - started) / (done - before)
             _report(report, Progress(done, every, correct, rate * (every - done)))
+
+
+def asked_items(settings: RunSettings) -> dict[str, list[Problem]]:
+    """The items of each of the embedded tasks that are asked for."""
+    return {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
+
+
+def check_prompts(settings: RunSettings, model: Backbone) -> None:
+    """Raise UserError for embedded tasks with a prompt that the model cannot take."""
+    for problem in (problem for asked in asked_items(settings).values() for problem in asked):
+        encoded(model, problem.question, settings.chat, settings.max_new_tokens)
 
 
 def told(problems: Mapping[str, list[Problem]]) -> dict[str, dict[str, Any]]:
@@ -150,7 +156,7 @@ def _decode(
 
 def write_samples(settings: RunSettings, folder: Path) -> None:
     """Write samples.jsonl: each item's prompt, target, text, value and score."""
-    asked = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
+    asked = asked_items(settings)
     kept = ("task", "item", "seed", "draw", "kind", "text", "value", "correct", "reason")
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
         for line in read_items(folder):
