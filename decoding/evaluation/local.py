@@ -21,6 +21,7 @@ from .checks import check_code, check_local
 from .draws import with_draw
 from .environment import environment
 from .figures import figures
+from .item_record import check_items
 from .run_folder import Key, RunFolder, begun, damaged, key_of, read_items, read_run
 from .settings import RunSettings, defaults_of, prior_of
 
@@ -168,11 +169,12 @@ def write_samples(settings: RunSettings, folder: Path) -> None:
 def _correct(folder: Path, settings: RunSettings, problems: Mapping[str, list[Problem]]) -> int:
     """How many items on record are right. Raises UserError for one that is none of the run's."""
     lines = read_items(folder)
+    check_items(lines, folder)
     for line in lines:
         task, item, seed, draw = key_of(line)
         if item >= len(problems.get(task, ())) or seed not in settings.seeds or draw >= settings.draws:
             raise damaged(folder, f"the run has no task {task}, item {item}, seed {seed}, draw {draw}")
-    return sum(bool(line.get("correct")) for line in lines)
+    return sum(bool(line["correct"]) for line in lines)
 
 
 def _report(report: Callable[[Progress], None] | None, progress: Progress) -> None:

@@ -166,7 +166,7 @@ def read_items(folder: Path) -> list[dict[str, Any]]:
     found.sort(key=key_of)
     for one, next_one in pairwise(found):
         if key_of(one) == key_of(next_one):
-            raise damaged(folder, f"{_named(one)} is there twice")
+            raise damaged(folder, f"{named(one)} is there twice")
     return found
 
 
@@ -195,6 +195,11 @@ def read_traces(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]
 def key_of(record: Mapping[str, Any]) -> Key:
     """What tells an item's record from all others of its run."""
     return tuple(record[name] for name in KEY)
+
+
+def named(record: Mapping[str, Any]) -> str:
+    """An item's key, in words."""
+    return ", ".join(f"{name} {record[name]}" for name in KEY)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -251,11 +256,7 @@ def _is_record(line: Any) -> bool:
         if not isinstance(place, list) or len(place) != 2:
             return False
         numbers += place
-    return all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in numbers)
-
-
-def _named(record: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {record[name]}" for name in KEY)
+    return all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 for value in numbers)
 
 
 def _cut(file: BinaryIO, length: int, folder: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import save_json
+from .item_record import check_items
 from .run_folder import damaged, read_items, read_run
 from .settings import check_described
 from .statistics import Mean, mean
@@ -127,7 +128,7 @@ def summarise(folder: Path) -> RunSummary:
     except UserError:
         raise
     except KeyError as error:
-        raise damaged(folder, f"a record has no {error}") from error
+        raise damaged(folder, f"its settings have no {error}") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(folder, str(error)) from error
     return RunSummary(settings, run["environments"], tasks)
@@ -142,12 +143,16 @@ def _chain(task: str, settings: Mapping[str, Any], digest: str) -> str:
 
 
 def scored_items(folder: Path) -> list[dict[str, Any]]:
-    """A run's records, with what the harness made of them where it scored them (`scores.json`)."""
+    """A run's records, with what the harness made of them where it scored them (`scores.json`).
+
+    Raises UserError for records that have not the form of one.
+    """
     records, path = read_items(folder), folder / "scores.json"
     if path.exists():
         scores = json.loads(path.read_text(encoding="utf-8"))
         for record in records:
             record |= scores.get(record["task"], {}).get(str(record["item"]), {})
+    check_items(records, folder)
     return records
 
 
