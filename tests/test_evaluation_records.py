@@ -275,6 +275,7 @@ REFUSED = [
     *((name, "x") for name in KEYS if name not in ("kind", "reason", "value", "text", "stop_reason")),
     *((name, None) for name in ("kind", "reason", "text", "passes", "forward_passes", "seconds", "stop_reason")),
     *((name, True) for name in ("useful_tokens", "seconds", "confidence")),
+    ("entropy", None),
     ("passes", {"resolve": float("nan")}),
     ("passes", {"resolve": 10**400}),
 ]

@@ -15,6 +15,7 @@ from .figures import Figures
 from .run_folder import damaged, named
 
 LIKELIHOOD = "likelihood"  # the stop reason of such a record
+_OF_WINDOWS = ("map_probability", "entropy", "log_probability")  # None together, where no window has a structure
 _MOST = 1e15  # no figure is larger, and sums of squares of such ones are still numbers
 
 
@@ -54,7 +55,8 @@ def check_items(records: Sequence[Mapping[str, Any]], folder: Path) -> None:
 
 def _check(record: Mapping[str, Any]) -> None:
     """Raise ValueError for what a record lacks, and for a value that is of another kind or no number."""
-    kinds = _KINDS[record.get("stop_reason") == LIKELIHOOD]
+    likelihood = record.get("stop_reason") == LIKELIHOOD
+    kinds = _KINDS[likelihood]
     for name, kind in kinds.items():
         if name not in record:
             raise ValueError(f"it lacks the key {name!r}")
@@ -64,3 +66,5 @@ def _check(record: Mapping[str, Any]) -> None:
             isinstance(figure, int | float) and not abs(figure) <= _MOST for figure in figures
         ):
             raise ValueError(f"{name} cannot be {str(record[name])[:40]}")
+    if not likelihood and len({record[name] is None for name in _OF_WINDOWS}) > 1:
+        raise ValueError(f"some of {', '.join(_OF_WINDOWS)} are there and some are not")
