@@ -10,6 +10,7 @@ from command_line import Run
 from dystruct.decoding import DyStruct, UserError
 from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.summary import load_summary
 from dystruct.decoding.evaluation.sweep import PlannedRun, State, read_sweep, state
 from dystruct.decoding.tiny.problem import Problem
 from dystruct.model import PriorConfig
@@ -166,6 +167,27 @@ def test_a_larger_limit_prolongs_the_runs(tmp_path: Path, run: Run, asked: None)
         assert len(items) == 4 and [item for item in items if item["item"] == 0] == begun
         assert '"limit": 2' in (tmp_path / "out" / planned_run.folder / "summary.json").read_text()
     assert "5 runs, 5 of them finished, 0 to go." in run("sweep", "sweep.toml", "out", "--limit", "1").err
+
+
+def test_a_summary_is_of_the_items_on_record(tmp_path: Path, run: Run, asked: None) -> None:
+    """Killed between the last item and the summary, a run that was prolonged has that of its fewer items."""
+    runs = planned(tmp_path)
+    assert run("sweep", "sweep.toml", "out", "--limit", "1").status == 0
+    place = tmp_path / "out" / runs[0].folder / "summary.json"
+    stale = place.read_text()
+    assert run("sweep", "sweep.toml", "out").status == 0
+    whole = place.read_text()
+    assert whole != stale
+    for left in (stale, whole[:100], None):
+        place.unlink()
+        if left is not None:
+            place.write_text(left)
+            assert load_summary(place) == load_summary(place.parent)
+        assert "5 runs, 5 of them finished, 0 to go." in run("sweep", "sweep.toml", "out").err
+        assert place.read_text() == whole
+    written = place.stat().st_mtime_ns
+    assert run("sweep", "sweep.toml", "out").status == 0
+    assert place.stat().st_mtime_ns == written, "what is right is left alone"
 
 
 def test_a_run_that_was_stopped_is_finished_under_its_own_limit(tmp_path: Path, run: Run, asked: None) -> None:

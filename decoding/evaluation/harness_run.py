@@ -30,7 +30,7 @@ from .harness_code import limited_code
 from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
-from .run_folder import RunFolder
+from .run_folder import SCORES, RunFolder
 from .settings import RunSettings, defaults_of, prior_of
 from .tasks import FOLDER
 
@@ -193,4 +193,4 @@ def _write(results: Mapping[str, Any], folder: Path, harness: HarnessSettings) -
         save_text(folder / "samples.jsonl", "".join(line + "\n" for line in lines))
     told = {name: results[name] for name in ("results", "groups", "n-shot", "versions", "n-samples") if name in results}
     save_json(folder / "harness.json", json.loads(json.dumps(told, default=str)))
-    save_json(folder / "scores.json", json.loads(json.dumps(scores, default=str)))
+    save_json(folder / SCORES, json.loads(json.dumps(scores, default=str)))

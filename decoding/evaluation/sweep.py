@@ -32,7 +32,7 @@ from .agreement import compare, filled
 from .checks import check_run
 from .likelihood import LikelihoodSettings
 from .local import asked_items, told
-from .run_folder import begun, damaged, read_items, read_run
+from .run_folder import SCORES, begun, damaged, read_items, read_run
 from .settings import RunSettings, check_described, defaults_of
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists
@@ -111,6 +111,11 @@ def state(run: PlannedRun, out: Path) -> State:
         items = sum(count if limit is None else min(count, limit) for count in counts)
     done = sum(limit is None or line["item"] < limit for line in read_items(folder))
     return State(done, items * len(run.settings.seeds) * run.settings.draws)
+
+
+def is_scored(run: PlannedRun, out: Path) -> bool:
+    """Whether the items on record are scored: those of embedded tasks are as they come, the harness's at the end."""
+    return tasks.are_embedded(run.settings.tasks) or (out / run.folder / SCORES).exists()
 
 
 def as_begun(run: PlannedRun, out: Path) -> PlannedRun:

@@ -141,11 +141,9 @@ def reporter(before: str = "") -> Callable[[Progress], None]:
 
 def finish(folder: Path) -> None:
     """Write a run's summary and show it."""
-    from ..evaluation.summary import summarise
+    from ..evaluation.summary import save_summary
 
-    summary = summarise(folder)
-    summary.save(folder / "summary.json")
-    show(summary)
+    show(save_summary(folder))
 
 
 def show(summary: RunSummary) -> None:

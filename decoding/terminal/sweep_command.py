@@ -48,7 +48,8 @@ def sweep(
     """Make the runs that FILE declares, in folders below FOLDER; those that stand there are gone on with."""
     with status("starting"):
         from ..evaluation.checks import check_code
-        from ..evaluation.sweep import as_begun, read_sweep, state
+        from ..evaluation.summary import save_summary
+        from ..evaluation.sweep import as_begun, is_scored, read_sweep, state
         from ..evaluation.tasks import are_embedded
 
         planned = read_sweep(file, execute_code=execute_code, limit=limit)
@@ -63,8 +64,10 @@ def sweep(
         if not are_embedded(run.settings.tasks):
             need_harness()
         check_code(run.settings)
-    unfinished = [run for run in planned if not before[run.folder].finished or not _summarised(folder, run)]
-    waiting = [as_begun(run, folder) for run in unfinished]
+    finished = {run.folder for run in planned if before[run.folder].finished and is_scored(run, folder)}
+    for name in sorted(finished):
+        save_summary(folder / name)  # what stands there may be from before the run was prolonged
+    waiting = [as_begun(run, folder) for run in planned if run.folder not in finished]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
     wanted = [(run.model, placement if are_embedded(run.settings.tasks) else for_harness(placement)) for run in waiting]
     loaded: tuple[Any, Any] = (None, None)  # the last model, and what it was loaded from
@@ -106,7 +109,7 @@ def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
     from ..backbone import model_folder
     from ..evaluation.likelihood import LikelihoodSettings
     from ..evaluation.settings import identity
-    from ..evaluation.summary import summarise
+    from ..evaluation.summary import save_summary
     from ..evaluation.tasks import are_embedded
 
     folder, told = out / run.folder, identity(model, model_folder(run.model))
@@ -120,8 +123,4 @@ def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
         settings = HarnessSettings({}, LikelihoodSettings())
         if not run_harness(run.settings, settings, model, told, folder, reporter(before)):
             return
-    summarise(folder).save(folder / "summary.json")
-
-
-def _summarised(out: Path, run: PlannedRun) -> bool:
-    return (out / run.folder / "summary.json").exists()
+    save_summary(folder)
