@@ -35,7 +35,7 @@ class Outcome:
         assert self.out == ""
         assert re.fullmatch(r"dystruct: [^\n]+[.?]\n", self.err), self.err
         for part in parts:
-            assert part in self.err
+            assert part in self.err, self.err
 
 
 @pytest.fixture

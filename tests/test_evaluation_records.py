@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import time
 import warnings
@@ -24,6 +25,7 @@ from dystruct.decoding.evaluation.run_folder import RunFolder, make_folder, read
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.tiny.problem import Problem
+from evaluation_runs import make_run
 from scripted import backbone, hashed
 
 SETTINGS = {"model": "m", "decoder": "d", "limit": 3}
@@ -213,6 +215,9 @@ def test_a_refused_run_leaves_no_folder(
         ({"temperature": float("inf")}, "temperature"),
         ({"name": "a\udcff"}, "The name of a run is a text that is no valid Unicode"),
         ({"tasks": (1,)}, "named by a text"),
+        ({"draws": 0}, "draws must be a whole number from 1 to 10000, not 0"),
+        ({"draws": 10_001}, "draws must be a whole number from 1 to 10000, not 10001"),
+        ({"draws": 10**20}, "draws must be a whole number from 1 to 10000, not 1000"),
     ],
 )
 def test_settings_check_themselves(changes: dict[str, Any], says: str) -> None:
@@ -259,13 +264,64 @@ def test_settings_of_wrong_types_on_record_are_told(
         summarise(tmp_path)
 
 
-def test_a_record_without_its_figures_is_told(tmp_path: Path, asked: list[Problem]) -> None:
-    run(tmp_path, RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))
+KEYS = (
+    "kind", "correct", "reason", "value", "text", "useful_tokens", "wasted_tokens", "windows", "blocks",
+    "forward_passes", "passes", "seconds", "latency", "empty", "repetition", "stop_reason", "confidence",
+    "map_probability", "entropy", "log_probability",
+)  # fmt: skip
+NEVER = [[1], {"a": None}, 10**400, -(10**400), 1e300, float("nan"), float("inf"), -float("inf")]
+REFUSED = [
+    *((name, value) for name in KEYS for value in NEVER),
+    *((name, "x") for name in KEYS if name not in ("kind", "reason", "value", "text", "stop_reason")),
+    *((name, None) for name in ("kind", "reason", "text", "passes", "forward_passes", "seconds", "stop_reason")),
+    *((name, True) for name in ("useful_tokens", "seconds", "confidence")),
+    ("entropy", None),
+    ("passes", {"resolve": float("nan")}),
+    ("passes", {"resolve": 10**400}),
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("made") / "run", {"tiny_logic": ["1"]}, limit=1)
+
+
+def damage(whole: Path, folder: Path, line: dict[str, Any]) -> Path:
+    shutil.copytree(whole, folder)
+    (folder / "items.jsonl").write_text(json.dumps(line) + "\n")
+    return folder
+
+
+def test_a_record_of_another_form_is_told(whole: Path, tmp_path: Path) -> None:
+    """Whatever stands in a record in place of what belongs there, it is named, with the item that it is of."""
+    [line] = read_items(whole)
+    assert summarise(whole).tasks["tiny_logic"].count == 1 and set(KEYS) <= set(line)
+    folder = damage(whole, tmp_path / "run", line)
+    without = [(name, {key: value for key, value in line.items() if key != name}) for name in KEYS]
+    for name, changed in [*without, *((name, {**line, name: value}) for name, value in REFUSED)]:
+        (folder / "items.jsonl").write_text(json.dumps(changed) + "\n")
+        with pytest.raises(UserError) as error:
+            summarise(folder)
+        said = str(error.value)
+        assert "is damaged (task tiny_logic, item 0, seed 0, draw 0: " in said and name in said, changed
+        assert said.endswith("correct it or name another folder.") and len(said) < 400
+
+
+def test_a_run_does_not_go_on_with_damaged_records(tmp_path: Path, asked: list[Problem]) -> None:
+    small = RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4)
+    run(tmp_path, small)
     [line] = read_items(tmp_path)
-    del line["passes"]
-    (tmp_path / "items.jsonl").write_text(json.dumps(line) + "\n")
-    with pytest.raises(UserError, match=r"is damaged \(a record has no 'passes'"):
-        summarise(tmp_path)
+    (tmp_path / "items.jsonl").write_text(json.dumps({**line, "correct": "yes"}) + "\n")
+    with pytest.raises(UserError, match=r"damaged \(.*draw 0: correct is of type str, not bool\)"):
+        run(tmp_path, small)
+
+
+@pytest.mark.parametrize("scores", ["[]", '{"tiny_logic": {"0": {"correct": [1]}}}', '{"tiny_logic": {"0": 3}}', "{"])
+def test_damaged_scores_are_told(whole: Path, tmp_path: Path, scores: str) -> None:
+    folder = damage(whole, tmp_path / "run", read_items(whole)[0])
+    (folder / "scores.json").write_text(scores)
+    with pytest.raises(UserError, match="is damaged"):
+        summarise(folder)
 
 
 def test_a_run_says_how_much_is_left(tmp_path: Path, asked: list[Problem], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import helps
 from dystruct.decoding import Block, DyStruct, UserError, generate
-from dystruct.decoding.evaluation.draws import with_draw
+from dystruct.decoding.evaluation.draws import DRAWN, with_draw
 from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.statistics import auroc
 from dystruct.decoding.evaluation.structures import Items, accuracies, majority, structure_tables
@@ -158,7 +159,8 @@ def test_draws_are_draws_from_the_posterior() -> None:
 
 
 def test_only_drawn_structures_have_draws() -> None:
+    assert all(f"structure={rule}" in helps("eval")["--draws"] for rule in DRAWN)
     assert with_draw(Block(), 0) == Block()
     for decoder in (Block(), DyStruct(structure="map")):
-        with pytest.raises(UserError, match="structure=sample"):
+        with pytest.raises(UserError, match="structure=sample or dystruct:structure=shuffled"):
             with_draw(decoder, 1)

@@ -10,6 +10,7 @@ from command_line import Run
 from dystruct.decoding import DyStruct, UserError
 from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.summary import load_summary
 from dystruct.decoding.evaluation.sweep import PlannedRun, State, read_sweep, state
 from dystruct.decoding.tiny.problem import Problem
 from dystruct.model import PriorConfig
@@ -99,6 +100,39 @@ def test_the_sweeps_that_come_along_are_sound(path: Path) -> None:
             assert len(tasks.items(task, run.settings.split, run.settings.limit)) == run.settings.limit
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ('decoder = "dystruct:structure=map"\ndraws = 2', "b: Several draws need structures that are drawn"),
+        ("limit = 501", "b: tiny_logic has 1 to 500 test items, not 501"),
+        ('split = "tset"', "b: The split of the embedded tasks must be test or validation, not 'tset'"),
+        ("shots = 1", "b: The embedded tasks take no examples"),
+        ('tasks = ["gsm8k", "tiny_logic"]', "b: Embedded tasks and others have runs of their own"),
+        ('tasks = ["gsm8k"]\nseeds = [0, 1]', "b: Through the harness a run has one seed"),
+        ('tasks = ["gsm8k"]\nsplit = "validation"', "b: The harness's tasks choose their split"),
+    ],
+)
+@pytest.mark.parametrize("status", [(), ("--status",)])
+def test_a_bad_run_is_told_before_any_is_begun(
+    tmp_path: Path, run: Run, wrong: str, says: str, status: tuple[str, ...]
+) -> None:
+    shared = "[settings]\nmax_new_tokens = 4\nbudget = 4\n"
+    own = "" if "tasks" in wrong else 'tasks = ["tiny_logic"]\n'
+    own += "" if "limit" in wrong else "limit = 1\n"
+    (tmp_path / "sweep.toml").write_text(
+        f'{shared}[[run]]\nname = "a"\ntasks = ["tiny_logic"]\nlimit = 1\n[[run]]\nname = "b"\n{own}{wrong}\n'
+    )
+    run("sweep", "sweep.toml", "out", *status).refused(says)
+    assert not (tmp_path / "out").exists()
+
+
+def test_prompts_that_are_too_long_are_told_before_any_run_is_begun(tmp_path: Path, run: Run, asked: None) -> None:
+    planned(tmp_path, FILE + "max_new_tokens = 100000\n")
+    found = run("sweep", "sweep.toml", "out")
+    assert found.status == 2 and "dystruct: block: The prompt has 2 tokens and 100000 new ones" in found.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_sweep_is_run_once(tmp_path: Path, run: Run, asked: None) -> None:
     runs = planned(tmp_path)
     first = run("sweep", "sweep.toml", "out")
@@ -135,6 +169,27 @@ def test_a_larger_limit_prolongs_the_runs(tmp_path: Path, run: Run, asked: None)
     assert "5 runs, 5 of them finished, 0 to go." in run("sweep", "sweep.toml", "out", "--limit", "1").err
 
 
+def test_a_summary_is_of_the_items_on_record(tmp_path: Path, run: Run, asked: None) -> None:
+    """Killed between the last item and the summary, a run that was prolonged has that of its fewer items."""
+    runs = planned(tmp_path)
+    assert run("sweep", "sweep.toml", "out", "--limit", "1").status == 0
+    place = tmp_path / "out" / runs[0].folder / "summary.json"
+    stale = place.read_text()
+    assert run("sweep", "sweep.toml", "out").status == 0
+    whole = place.read_text()
+    assert whole != stale
+    for left in (stale, whole[:100], None):
+        place.unlink()
+        if left is not None:
+            place.write_text(left)
+            assert load_summary(place) == load_summary(place.parent)
+        assert "5 runs, 5 of them finished, 0 to go." in run("sweep", "sweep.toml", "out").err
+        assert place.read_text() == whole
+    written = place.stat().st_mtime_ns
+    assert run("sweep", "sweep.toml", "out").status == 0
+    assert place.stat().st_mtime_ns == written, "what is right is left alone"
+
+
 def test_a_run_that_was_stopped_is_finished_under_its_own_limit(tmp_path: Path, run: Run, asked: None) -> None:
     runs = planned(tmp_path)
     assert run("sweep", "sweep.toml", "out").status == 0
@@ -163,7 +218,7 @@ def test_a_finished_sweep_does_not_pass_over_changed_settings(tmp_path: Path, ru
     for old, new, says in (
         ("budget = 4", "budget = 5", "has budget 4, not 5"),
         ("limit = 1", "limit = 2\nseeds = [1]", "has seeds [0], not [1]"),
-        ("limit = 1", 'limit = 2\nmodel = "other"', "has model "),
+        ("limit = 1", 'limit = 2\nmodel = "other"', 'has model.name "scripted", not "other"'),
     ):
         planned(tmp_path, text.replace(old, new))
         run("sweep", "sweep.toml", "out").refused(says)

@@ -202,6 +202,7 @@ def test_a_run_and_its_tables(tmp_path: Path, run: Run, asked: None) -> None:
         (("--tasks", "tiny_code"), "--execute-code"),
         ((*SMALL, "--decoder", "fats"), "no decoder 'fats'"),
         ((*SMALL, "--draws", "2"), "structure=sample"),
+        ((*SMALL, "--draws", "99999999999999999999"), "draws must be a whole number from 1 to 10000"),
         ((*SMALL, "--seeds", "a"), "--seeds must be whole numbers"),
         ((*SMALL, "--data", "x"), "--data must be TASK=PATH"),
         ((*SMALL, "--data", "tiny_logic=x"), "no use with the embedded tasks"),

@@ -19,6 +19,7 @@ from ..dystruct import DyStruct
 from ..errors import UserError
 from ..row import Decoder
 
+DRAWN = ("sample", "shuffled")  # rules whose structures are drawn
 _MOST = 1 << 62
 
 
@@ -34,8 +35,9 @@ def with_draw(decoder: Decoder, draw: int) -> Decoder:
     """The decoder for one of several draws. Raises UserError for draw > 0 of one whose structures are not drawn."""
     if draw == 0:
         return decoder
-    if not isinstance(decoder, DyStruct) or decoder.structure not in ("sample", "shuffled"):
-        raise UserError("Several draws need structures that are drawn; give --decoder dystruct:structure=sample.")
+    if not isinstance(decoder, DyStruct) or decoder.structure not in DRAWN:
+        named = " or ".join(f"dystruct:structure={rule}" for rule in DRAWN)
+        raise UserError(f"Several draws need structures that are drawn; give --decoder {named}.")
     rule = RULES[decoder.structure]
     length = LENGTH_RULES[decoder.length_rule] if decoder.length_rule else rule.length
 

@@ -18,6 +18,7 @@ from dystruct.model import PriorConfig
 from ..errors import UserError
 from ..trace import Generation
 from .figures import figures
+from .item_record import LIKELIHOOD, check_items
 from .local import Progress
 from .run_folder import RunFolder, read_items
 from .settings import RunSettings
@@ -35,7 +36,9 @@ class HarnessRecords:
     ) -> None:
         self.folder, self.settings, self.prior, self.report = folder, settings, prior, report
         self.seed = settings.seeds[0]
-        self.lines = {(line["task"], line["item"], line["draw"]): line for line in read_items(folder.folder)}
+        lines = read_items(folder.folder)
+        check_items(lines, folder.folder)
+        self.lines = {(line["task"], line["item"], line["draw"]): line for line in lines}
         self.expect(0)
 
     def expect(self, count: int) -> None:
@@ -59,14 +62,14 @@ class HarnessRecords:
 
     def add_likelihood(self, request: Instance, place: int, value: float, greedy: bool) -> None:
         """Put a log likelihood on record."""
-        told = {"text": "", "likelihood": value, "greedy": greedy, "passes": {}, "stop_reason": "likelihood"}
+        told = {"text": "", "likelihood": value, "greedy": greedy, "passes": {}, "stop_reason": LIKELIHOOD}
         self._add(request, place, told, None)
 
     def _line(self, request: Instance, place: int) -> dict[str, Any] | None:
         line = self.lines.get((request.task_name, request.doc_id, place))
         if line is None:
             return None
-        if line["prompt"] != _hash(request):
+        if line.get("prompt") != _hash(request):
             raise UserError(
                 f"Item {request.doc_id} of {request.task_name} has another prompt than before; name another folder."
             )

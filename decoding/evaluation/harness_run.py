@@ -23,17 +23,16 @@ from lm_eval.tasks import TaskManager
 from ..backbone import Backbone
 from ..errors import UserError
 from ..files import save_json, save_text
+from .checks import check_code, check_harness
 from .environment import environment
 from .harness import DystructLM
 from .harness_code import limited_code
 from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
-from .run_folder import RunFolder
-from .settings import RunSettings, prior_of
+from .run_folder import SCORES, RunFolder
+from .settings import RunSettings, defaults_of, prior_of
 from .tasks import FOLDER
-
-CODE = ("humaneval", "mbpp", "tiny_code")  # what the names of tasks that run code begin with
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,8 @@ def run_harness(
     Raises UserError for tasks that there are not or that cannot be read, for code without execute_code, and for a
     folder that holds a run of other settings.
     """
-    if settings.draws > 1 or len(settings.seeds) > 1:
-        raise UserError("Through the harness a run has one seed and one draw; make a run of each.")
-    if settings.split != "test":
-        raise UserError("The harness's tasks choose their split themselves; leave out --split.")
-    if settings.stop:
-        raise UserError("The harness's tasks have stop strings of their own; leave out --stop.")
-    if not settings.execute_code and any(task.startswith(CODE) for task in settings.tasks):
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    check_harness(settings)
+    check_code(settings)
     lm = DystructLM(
         model, settings.decoder, settings.max_new_tokens, settings.budget, settings.temperature, settings.seeds[0],
         settings.batch_size, settings.prefix_cache, mc_samples=harness.likelihood.samples,
@@ -90,7 +83,13 @@ def run_harness(
         described["likelihood"] = asdict(harness.likelihood)
         described["data"] = {task: str(path) for task, path in harness.data.items()}
         part = lm.rank if lm.world_size > 1 else None
-        with RunFolder(folder, described, environment(model.device, compiled=model.compiled), part=part) as records:
+        with RunFolder(
+            folder,
+            described,
+            environment(model.device, compiled=model.compiled),
+            part=part,
+            defaults=defaults_of(lm.decoder),
+        ) as records:
             lm.records = HarnessRecords(records, settings, prior_of(lm.decoder), report)
             results = simple_evaluate(
                 model=lm,
@@ -194,4 +193,4 @@ def _write(results: Mapping[str, Any], folder: Path, harness: HarnessSettings) -
         save_text(folder / "samples.jsonl", "".join(line + "\n" for line in lines))
     told = {name: results[name] for name in ("results", "groups", "n-shot", "versions", "n-samples") if name in results}
     save_json(folder / "harness.json", json.loads(json.dumps(told, default=str)))
-    save_json(folder / "scores.json", json.loads(json.dumps(scores, default=str)))
+    save_json(folder / SCORES, json.loads(json.dumps(scores, default=str)))

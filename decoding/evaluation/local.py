@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from ..backbone import Backbone
-from ..errors import UserError
 from ..generation import encoded, generate
 from ..tiny.problem import Problem
 from . import tasks
+from .checks import check_code, check_local
 from .draws import with_draw
 from .environment import environment
 from .figures import figures
+from .item_record import check_items
 from .run_folder import Key, RunFolder, begun, damaged, key_of, read_items, read_run
-from .settings import RunSettings, prior_of
+from .settings import RunSettings, defaults_of, prior_of
 
 
 @dataclass(frozen=True)
@@ -52,18 +53,19 @@ def run_local(
     model cannot take, and for a folder that holds a run of other settings; the folder is as it was then. A larger limit
     than that of the run in the folder prolongs it.
     """
-    if settings.shots is not None:
-        raise UserError("The embedded tasks take no examples; leave out --shots.")
-    decoder = settings.with_decoder()
-    with_draw(decoder, settings.draws - 1)
-    problems = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
-    if any(map(tasks.needs_execution, problems)) and not settings.execute_code:
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
-    for problem in (problem for asked in problems.values() for problem in asked):
-        encoded(model, problem.question, settings.chat, settings.max_new_tokens)
+    check_local(settings)
+    check_code(settings)
+    check_prompts(settings, model)
+    decoder, problems = settings.with_decoder(), asked_items(settings)
     described = settings.described(identity, decoder, told(problems))
     shorter = _shorter(described, problems, folder)
-    with RunFolder(folder, described, environment(model.device, compiled=model.compiled), shorter=shorter) as records:
+    with RunFolder(
+        folder,
+        described,
+        environment(model.device, compiled=model.compiled),
+        shorter=shorter,
+        defaults=defaults_of(decoder),
+    ) as records:
         every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
         before, correct = len(records.done), _correct(folder, settings, problems)
         started = time.monotonic()
@@ -76,6 +78,17 @@ def run_local(
             done = len(records.done)
             rate = (time.monotonic() - started) / (done - before)
             _report(report, Progress(done, every, correct, rate * (every - done)))
+
+
+def asked_items(settings: RunSettings) -> dict[str, list[Problem]]:
+    """The items of each of the embedded tasks that are asked for."""
+    return {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
+
+
+def check_prompts(settings: RunSettings, model: Backbone) -> None:
+    """Raise UserError for embedded tasks with a prompt that the model cannot take."""
+    for problem in (problem for asked in asked_items(settings).values() for problem in asked):
+        encoded(model, problem.question, settings.chat, settings.max_new_tokens)
 
 
 def told(problems: Mapping[str, list[Problem]]) -> dict[str, dict[str, Any]]:
@@ -144,7 +157,7 @@ def _decode(
 
 def write_samples(settings: RunSettings, folder: Path) -> None:
     """Write samples.jsonl: each item's prompt, target, text, value and score."""
-    asked = {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
+    asked = asked_items(settings)
     kept = ("task", "item", "seed", "draw", "kind", "text", "value", "correct", "reason")
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
         for line in read_items(folder):
@@ -156,11 +169,12 @@ def write_samples(settings: RunSettings, folder: Path) -> None:
 def _correct(folder: Path, settings: RunSettings, problems: Mapping[str, list[Problem]]) -> int:
     """How many items on record are right. Raises UserError for one that is none of the run's."""
     lines = read_items(folder)
+    check_items(lines, folder)
     for line in lines:
         task, item, seed, draw = key_of(line)
         if item >= len(problems.get(task, ())) or seed not in settings.seeds or draw >= settings.draws:
             raise damaged(folder, f"the run has no task {task}, item {item}, seed {seed}, draw {draw}")
-    return sum(bool(line.get("correct")) for line in lines)
+    return sum(bool(line["correct"]) for line in lines)
 
 
 def _report(report: Callable[[Progress], None] | None, progress: Progress) -> None:

@@ -21,8 +21,10 @@ from typing import Any, BinaryIO
 from ..errors import UserError
 from ..files import save_json
 from ..plain import as_plain
+from .agreement import compare, filled
 
 FORMAT = "dystruct-run-1"
+SCORES = "scores.json"  # in a run's folder: what the harness made of its items
 KEY = ("task", "item", "seed", "draw")
 Key = tuple[str, int, int, int]
 
@@ -33,7 +35,8 @@ class RunFolder:
     settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
     names one that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
     run.json. part: of several processes that share a folder, which one this is; each has files of its own. shorter:
-    settings under which a run may have begun that this one prolongs; it takes on `settings`.
+    settings under which a run may have begun that this one prolongs; it takes on `settings`. defaults: what a run was
+    made with that began before there was such a setting (see `agreement.filled`); it takes on the setting.
 
     Raises UserError too for a folder that cannot be written, and for records that are damaged or not all there.
     """
@@ -46,10 +49,12 @@ class RunFolder:
         *,
         part: int | None = None,
         shorter: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self.settings: dict[str, Any] = as_plain(settings)
         self._shorter = None if shorter is None else as_plain(shorter)
+        self._defaults: dict[str, Any] = as_plain(defaults or {})
         make_folder(folder)
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
@@ -74,8 +79,9 @@ class RunFolder:
         path = self.folder / "run.json"
         if begun(self.folder):
             content = read_run(self.folder)
-            if content["settings"] != self.settings:
-                compare(content["settings"], self._shorter or self.settings, self.folder)
+            found = filled(content["settings"], self._defaults)
+            if found != self.settings:
+                compare(found, self._shorter or self.settings, self.folder)
             content["settings"] = self.settings
         else:
             # Another part may be on its way already, before the first has written run.json.
@@ -161,7 +167,7 @@ def read_items(folder: Path) -> list[dict[str, Any]]:
     found.sort(key=key_of)
     for one, next_one in pairwise(found):
         if key_of(one) == key_of(next_one):
-            raise damaged(folder, f"{_named(one)} is there twice")
+            raise damaged(folder, f"{named(one)} is there twice")
     return found
 
 
@@ -192,27 +198,9 @@ def key_of(record: Mapping[str, Any]) -> Key:
     return tuple(record[name] for name in KEY)
 
 
-def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
-    """Raise UserError that names a setting of the run in a folder that is not as asked, if there is one.
-
-    The limit and what follows from it come last: a run can be prolonged, but not under other settings.
-    """
-    asked = as_plain(asked)
-    names = [*asked, *(name for name in found if name not in asked)]
-    late = [name for name in ("limit", "tasks") if name in names]
-    if list(found.get("tasks") or ()) != list(asked.get("tasks") or ()):
-        late.reverse()  # other tasks, not more items of the same
-    for name in [*(name for name in names if name not in late), *late]:
-        if found.get(name) != asked.get(name):
-            raise UserError(
-                f"The run in {str(folder)!r} has {name} {_shown(found.get(name))}, not {_shown(asked.get(name))}; go "
-                f"on with its settings, or name another folder."
-            )
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 120 else text[:119] + "…"
+def named(record: Mapping[str, Any]) -> str:
+    """An item's key, in words."""
+    return ", ".join(f"{name} {record[name]}" for name in KEY)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -269,11 +257,7 @@ def _is_record(line: Any) -> bool:
         if not isinstance(place, list) or len(place) != 2:
             return False
         numbers += place
-    return all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in numbers)
-
-
-def _named(record: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {record[name]}" for name in KEY)
+    return all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 for value in numbers)
 
 
 def _cut(file: BinaryIO, length: int, folder: Path) -> None:

@@ -19,6 +19,8 @@ from ..named import named_decoder
 from ..plain import as_plain
 from ..row import Decoder
 
+MOST_DRAWS = 10_000
+
 
 @dataclass(frozen=True)
 class RunSettings:
@@ -26,7 +28,8 @@ class RunSettings:
 
     decoder: NAME or NAME:setting=value,… as for `dystruct compare`; a setting without an option there goes by its name
     in Python, as in dystruct:prior.max_length=64. name: what tables call it; None: the decoder's text. seeds: each item
-    is decoded under each of them. draws: structures a prompt and seed, that share their token noise (see `draws`).
+    is decoded under each of them. draws: structures a prompt and seed, that share their token noise (see `draws`), up
+    to 10 000.
     limit: the first so many items of each task; None: all. shots: examples in a prompt, None: as many as a task has by
     default (harness only). Raises UserError for a value that is none of these.
     """
@@ -56,7 +59,8 @@ class RunSettings:
             twice = [value for value in values if values.count(value) > 1]
             if twice:
                 raise UserError(f"The {what} {twice[0]} is named twice; name it once.")
-        for name in ("draws", "max_new_tokens", "budget", "batch_size"):
+        _check_whole("draws", self.draws, 1, MOST_DRAWS)
+        for name in ("max_new_tokens", "budget", "batch_size"):
             _check_whole(name, getattr(self, name), 1)
         for name in ("limit", "shots"):
             if getattr(self, name) is not None:
@@ -142,6 +146,14 @@ def identity(model: Backbone, folder: Path | None) -> dict[str, Any]:
     }
 
 
+def defaults_of(decoder: Decoder) -> dict[str, Any]:
+    """Of the settings that `RunSettings.described` gives, those that a decoder has by default.
+
+    A run on record that lacks one of them was made before the decoder had it, and so with its default.
+    """
+    return {"decoder_settings": as_plain(type(decoder)())}
+
+
 def prior_of(decoder: Decoder) -> PriorConfig | None:
     """The prior over structures of a decoder that has one."""
     return getattr(decoder, "prior", None)
@@ -153,6 +165,7 @@ _DESCRIBED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UserError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+def _check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        allowed = f"of at least {least}" if math.isinf(most) else f"from {least} to {most}"
+        raise UserError(f"{name} must be a whole number {allowed}, not {value!r}.")

@@ -11,19 +11,22 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..files import save_json
-from .run_folder import damaged, read_items, read_run
+from ..plain import as_plain
+from .item_record import check_items
+from .run_folder import SCORES, damaged, read_items, read_run
 from .settings import check_described
 from .statistics import Mean, mean
 from .tasks import DOMAINS, chain, items
 from .tasks import digest as digest_of
 
 FORMAT = "dystruct-summary-1"
+NAME = "summary.json"  # in a run's folder
 FIGURES = (
     "correct", "useful_tokens", "wasted_tokens", "windows", "blocks", "forward_passes", "seconds", "latency", "empty",
     "repetition", "confidence", "map_probability", "entropy", "log_probability",
@@ -76,20 +79,26 @@ class RunSummary:
             task.count == task.expected and "-" not in "".join(task.right.values()) for task in self.tasks.values()
         )
 
+    def plain(self) -> dict[str, Any]:
+        """What a file of it holds."""
+        return {"format": FORMAT, **as_plain(self)}
+
     def save(self, path: Path) -> None:
         """Write it as JSON, whole or not at all."""
-        save_json(path, {"format": FORMAT, **asdict(self)})
+        save_json(path, self.plain())
 
 
 def load_summary(path: Path) -> RunSummary:
     """The summary of a run's folder, worked out from its items if they are there, or the one that a file holds.
 
+    A folder's summary.json beside its items stands for the folder: it may be of fewer items than are there by now.
     Raises UserError for what is neither.
     """
+    folder = path.parent if path.name == NAME else path
+    if folder.is_dir() and any(folder.glob("items*.jsonl")):
+        return summarise(folder)
     if path.is_dir():
-        if any(path.glob("items*.jsonl")):
-            return summarise(path)
-        path = path / "summary.json"
+        path = path / NAME
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content.pop("format") != FORMAT:
@@ -107,6 +116,21 @@ def load_summary(path: Path) -> RunSummary:
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is no result of `dystruct eval` ({error}); name a run's folder.") from error
+
+
+def save_summary(folder: Path) -> RunSummary:
+    """The summary of a run's folder, written to its summary.json unless that is what stands there.
+
+    Raises UserError as `summarise` does.
+    """
+    summary, path = summarise(folder), folder / NAME
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        held = None
+    if held != summary.plain():
+        summary.save(path)
+    return summary
 
 
 def summarise(folder: Path) -> RunSummary:
@@ -127,7 +151,7 @@ def summarise(folder: Path) -> RunSummary:
     except UserError:
         raise
     except KeyError as error:
-        raise damaged(folder, f"a record has no {error}") from error
+        raise damaged(folder, f"its settings have no {error}") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(folder, str(error)) from error
     return RunSummary(settings, run["environments"], tasks)
@@ -142,12 +166,16 @@ def _chain(task: str, settings: Mapping[str, Any], digest: str) -> str:
 
 
 def scored_items(folder: Path) -> list[dict[str, Any]]:
-    """A run's records, with what the harness made of them where it scored them (`scores.json`)."""
-    records, path = read_items(folder), folder / "scores.json"
+    """A run's records, with what the harness made of them where it scored them (`scores.json`).
+
+    Raises UserError for records that have not the form of one.
+    """
+    records, path = read_items(folder), folder / SCORES
     if path.exists():
         scores = json.loads(path.read_text(encoding="utf-8"))
         for record in records:
             record |= scores.get(record["task"], {}).get(str(record["item"]), {})
+    check_items(records, folder)
     return records
 
 

@@ -28,10 +28,12 @@ from ..backbone import TINY, model_folder
 from ..calibration_file import fingerprint
 from ..errors import UserError
 from . import tasks
+from .agreement import compare, filled
+from .checks import check_run
 from .likelihood import LikelihoodSettings
-from .local import told
-from .run_folder import begun, compare, damaged, read_items, read_run
-from .settings import RunSettings, check_described
+from .local import asked_items, told
+from .run_folder import SCORES, begun, damaged, read_items, read_run
+from .settings import RunSettings, check_described, defaults_of
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists
 
@@ -59,7 +61,7 @@ class State:
 
 
 def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = None) -> list[PlannedRun]:
-    """The runs that a file declares. Raises UserError that says what is wrong with it.
+    """The runs that a file declares. Raises UserError that says what is wrong with it, or with any of its runs.
 
     execute_code: whether code may be run to score it, which no file can allow. limit: in place of the file's.
     """
@@ -79,6 +81,10 @@ def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = No
         runs = [{**declared, "limit": limit} for declared in runs]
     planned = [run for declared in runs for run in _planned(shared, declared, execute_code)]
     for run in planned:
+        try:
+            check_run(run.settings)
+        except UserError as error:
+            raise UserError(f"{run.folder}: {error}") from error
         if sum(other.folder == run.folder for other in planned) > 1:
             raise UserError(f"The sweep {str(path)!r} has two runs named {run.folder!r}; give one another name.")
     return planned
@@ -98,13 +104,18 @@ def state(run: PlannedRun, out: Path) -> State:
     except ValueError as error:
         raise damaged(folder, str(error)) from error
     compare(*_comparable(run, found), folder)
-    if _is_embedded(run):
-        items = sum(len(tasks.items(task, run.settings.split, limit)) for task in run.settings.tasks)
+    if tasks.are_embedded(run.settings.tasks):
+        items = sum(map(len, asked_items(run.settings).values()))
     else:
         counts = [task.get("items") or 0 for task in found["tasks"].values()]
         items = sum(count if limit is None else min(count, limit) for count in counts)
     done = sum(limit is None or line["item"] < limit for line in read_items(folder))
     return State(done, items * len(run.settings.seeds) * run.settings.draws)
+
+
+def is_scored(run: PlannedRun, out: Path) -> bool:
+    """Whether the items on record are scored: those of embedded tasks are as they come, the harness's at the end."""
+    return tasks.are_embedded(run.settings.tasks) or (out / run.folder / SCORES).exists()
 
 
 def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
@@ -124,25 +135,22 @@ def _comparable(run: PlannedRun, found: Mapping[str, Any]) -> tuple[dict[str, An
     """
     held, asked = found.get("limit"), run.settings.limit
     higher = held is None or (isinstance(held, int) and asked is not None and held > asked)
-    lower = isinstance(held, int) and held >= 1 and _is_embedded(run)
+    lower = isinstance(held, int) and held >= 1 and tasks.are_embedded(run.settings.tasks)
     settings = replace(run.settings, limit=held) if higher or lower else run.settings
     here = run.model == TINY or os.path.isdir(run.model)
     told_by = {"fingerprint": fingerprint(model_folder(run.model))} if here else {"name": run.model}
     model = {**found["model"], **told_by}
     known: dict[str, Any] = {}
-    if _is_embedded(run):
-        known = told({task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks})
-    described = settings.described(model, settings.with_decoder(), known)
+    if tasks.are_embedded(run.settings.tasks):
+        known = told(asked_items(settings))
+    decoder = settings.with_decoder()
+    found, described = filled(found, defaults_of(decoder)), settings.described(model, decoder, known)
     unknown = {"execute_code"}
-    if not _is_embedded(run):
+    if not tasks.are_embedded(run.settings.tasks):
         unknown.add("tasks")  # the harness knows them, once their data are loaded
         described |= {"likelihood": asdict(LikelihoodSettings()), "data": {}}
     first, second = ({key: of[key] for key in of if key not in unknown} for of in (found, described))
     return first, second
-
-
-def _is_embedded(run: PlannedRun) -> bool:
-    return set(run.settings.tasks) <= set(tasks.DOMAINS)
 
 
 def _is_table(content: object) -> bool:

@@ -47,9 +47,12 @@ def items(task: str, split: str = "test", limit: int | None = None) -> list[Prob
     return list(found[:limit])
 
 
-def needs_execution(task: str) -> bool:
-    """Whether scoring runs what the model wrote."""
-    return DOMAINS[task] == "code"
+def are_embedded(names: Sequence[str]) -> bool:
+    """Whether tasks are embedded ones. Raises UserError where only some are."""
+    count = sum(name in DOMAINS for name in names)
+    if 0 < count < len(names):
+        raise UserError("Embedded tasks and others have runs of their own; name either of them in --tasks.")
+    return count > 0
 
 
 def value_of(problem: Problem, text: str) -> str | None:

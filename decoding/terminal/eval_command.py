@@ -55,8 +55,10 @@ def evaluate(
     source.check_use([decoder.partition(":")[0]])
     with status("starting"):
         from ..backbone import model_folder
+        from ..evaluation.checks import check_code, check_run
         from ..evaluation.likelihood import LikelihoodSettings
         from ..evaluation.settings import RunSettings, identity
+        from ..evaluation.tasks import are_embedded
 
         settings = RunSettings(
             decoder=decoder,
@@ -77,9 +79,10 @@ def evaluate(
             execute_code=execute_code,
             traces=traces,
         )
-        settings.with_decoder()
+        check_run(settings)
+        check_code(settings)
         likelihood = LikelihoodSettings(mc_samples, mc_batch_size, mc_guidance)
-        embedded = is_embedded(settings.tasks)
+        embedded = are_embedded(settings.tasks)
     if embedded and (files or likelihood != LikelihoodSettings()):
         raise UserError("--data and the --mc options have no use with the embedded tasks; leave them out.")
     if not embedded:
@@ -101,16 +104,6 @@ def evaluate(
             if not run_harness(settings, harness, loaded, told, folder, reporter()):
                 return  # another process has them all
     finish(folder)
-
-
-def is_embedded(tasks: tuple[str, ...]) -> bool:
-    """Whether the tasks are embedded ones. Raises UserError where only some are."""
-    from ..evaluation.tasks import DOMAINS
-
-    count = sum(task in DOMAINS for task in tasks)
-    if 0 < count < len(tasks):
-        raise UserError("Embedded tasks and others have runs of their own; name either of them in --tasks.")
-    return count > 0
 
 
 def need_harness() -> None:
@@ -148,11 +141,9 @@ def reporter(before: str = "") -> Callable[[Progress], None]:
 
 def finish(folder: Path) -> None:
     """Write a run's summary and show it."""
-    from ..evaluation.summary import summarise
+    from ..evaluation.summary import save_summary
 
-    summary = summarise(folder)
-    summary.save(folder / "summary.json")
-    show(summary)
+    show(save_summary(folder))
 
 
 def show(summary: RunSummary) -> None:

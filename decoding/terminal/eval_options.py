@@ -63,7 +63,8 @@ Draws = Annotated[
     make_option(
         _WHAT,
         "--draws",
-        "With structure=sample: structures a prompt and seed, which share their token noise. Default {default}.",
+        "With structure=sample or structure=shuffled: structures a prompt and seed, which share their token noise; at "
+        "most 10000. Default {default}.",
         min=1,
         metavar="N",
     ),

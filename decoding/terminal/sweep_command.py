@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from ..errors import UserError
 from ..wording import left
-from .eval_command import for_harness, is_embedded, need_harness, reporter
+from .eval_command import for_harness, need_harness, reporter
 from .eval_options import ExecuteCode, Folder
 from .model_options import Placement
 from .options import named_path
@@ -46,8 +47,10 @@ def sweep(
 ) -> None:
     """Make the runs that FILE declares, in folders below FOLDER; those that stand there are gone on with."""
     with status("starting"):
-        from ..evaluation.sweep import as_begun, read_sweep, state
-        from ..evaluation.tasks import needs_execution
+        from ..evaluation.checks import check_code
+        from ..evaluation.summary import save_summary
+        from ..evaluation.sweep import as_begun, is_scored, read_sweep, state
+        from ..evaluation.tasks import are_embedded
 
         planned = read_sweep(file, execute_code=execute_code, limit=limit)
     before = {run.folder: state(run, folder) for run in planned}
@@ -58,20 +61,23 @@ def sweep(
             typer.echo(f"{run.folder}: {'finished' if found.finished else of}")
         return
     for run in planned:
-        if not is_embedded(run.settings.tasks):
+        if not are_embedded(run.settings.tasks):
             need_harness()
-        elif not execute_code and any(map(needs_execution, run.settings.tasks)):
-            raise UserError("Code is scored by running it; allow that with --execute-code.")
-    unfinished = [run for run in planned if not before[run.folder].finished or not _summarised(folder, run)]
-    waiting = [as_begun(run, folder) for run in unfinished]
+        check_code(run.settings)
+    finished = {run.folder for run in planned if before[run.folder].finished and is_scored(run, folder)}
+    for name in sorted(finished):
+        save_summary(folder / name)  # what stands there may be from before the run was prolonged
+    waiting = [as_begun(run, folder) for run in planned if run.folder not in finished]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
+    wanted = [(run.model, placement if are_embedded(run.settings.tasks) else for_harness(placement)) for run in waiting]
     loaded: tuple[Any, Any] = (None, None)  # the last model, and what it was loaded from
     started = time.monotonic()
-    for number, run in enumerate(waiting, start=1):
-        wanted = run.model, placement if is_embedded(run.settings.tasks) else for_harness(placement)
-        if loaded[1] != wanted:
+    for number, (run, needed) in enumerate(zip(waiting, wanted, strict=True), start=1):
+        if loaded[1] != needed:
             loaded = None, None  # two models need not fit beside each other
-            loaded = wanted[1].load(run.model), wanted
+            loaded = needed[1].load(run.model), needed
+            later = zip(waiting[number - 1 :], wanted[number - 1 :], strict=True)
+            _check_prompts([other for other, its in later if its == needed], loaded[0])
         try:
             with memory_errors(run.settings.batch_size):
                 _run(run, loaded[0], folder, f"run {number} of {len(waiting)}, {run.folder}: ")
@@ -82,14 +88,32 @@ def sweep(
             complain(f"{number} of {len(waiting)} runs done, {left(a_run * (len(waiting) - number))}.")
 
 
+def _check_prompts(runs: Sequence[PlannedRun], model: Any) -> None:
+    """Raise UserError if one of the runs has a prompt that the model cannot take, before the first of them is begun."""
+    from ..evaluation.local import check_prompts
+    from ..evaluation.tasks import are_embedded
+
+    seen = set()
+    for run in runs:
+        asked = run.settings
+        alike = asked.tasks, asked.split, asked.limit, asked.chat, asked.max_new_tokens
+        if are_embedded(asked.tasks) and alike not in seen:
+            seen.add(alike)
+            try:
+                check_prompts(asked, model)
+            except UserError as error:
+                raise UserError(f"{run.folder}: {error}") from error
+
+
 def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
     from ..backbone import model_folder
     from ..evaluation.likelihood import LikelihoodSettings
     from ..evaluation.settings import identity
-    from ..evaluation.summary import summarise
+    from ..evaluation.summary import save_summary
+    from ..evaluation.tasks import are_embedded
 
     folder, told = out / run.folder, identity(model, model_folder(run.model))
-    if is_embedded(run.settings.tasks):
+    if are_embedded(run.settings.tasks):
         from ..evaluation.local import run_local
 
         run_local(run.settings, model, told, folder, reporter(before))
@@ -99,8 +123,4 @@ def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
         settings = HarnessSettings({}, LikelihoodSettings())
         if not run_harness(run.settings, settings, model, told, folder, reporter(before)):
             return
-    summarise(folder).save(folder / "summary.json")
-
-
-def _summarised(out: Path, run: PlannedRun) -> bool:
-    return (out / run.folder / "summary.json").exists()
+    save_summary(folder)

@@ -1,0 +1,47 @@
+"""Whether a run can be made, as far as its settings tell: checked before a model is loaded and anything is decoded.
+
+What only a model tells, such as prompts that are too long for it, is not looked at.
+"""
+
+from __future__ import annotations
+
+from ..errors import UserError
+from . import tasks
+from .draws import with_draw
+from .settings import RunSettings
+
+CODE = ("humaneval", "mbpp", "tiny_code")  # what the names of tasks that run code begin with
+
+
+def check_run(settings: RunSettings) -> None:
+    """Raise UserError for settings under which no run can be made. Whether code may be run is left to `check_code`."""
+    if tasks.are_embedded(settings.tasks):
+        check_local(settings)
+    else:
+        check_harness(settings)
+
+
+def check_local(settings: RunSettings) -> None:
+    """Raise UserError for settings that the embedded tasks cannot have."""
+    if settings.shots is not None:
+        raise UserError("The embedded tasks take no examples; leave out --shots.")
+    with_draw(settings.with_decoder(), settings.draws - 1)
+    for task in settings.tasks:
+        tasks.items(task, settings.split, settings.limit)
+
+
+def check_harness(settings: RunSettings) -> None:
+    """Raise UserError for settings that the harness's tasks cannot have."""
+    settings.with_decoder()
+    if settings.draws > 1 or len(settings.seeds) > 1:
+        raise UserError("Through the harness a run has one seed and one draw; make a run of each.")
+    if settings.split != "test":
+        raise UserError("The harness's tasks choose their split themselves; leave out --split.")
+    if settings.stop:
+        raise UserError("The harness's tasks have stop strings of their own; leave out --stop.")
+
+
+def check_code(settings: RunSettings) -> None:
+    """Raise UserError for tasks that run what the model wrote, unless that is allowed."""
+    if not settings.execute_code and any(task.startswith(CODE) for task in settings.tasks):
+        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
