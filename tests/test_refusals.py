@@ -93,6 +93,51 @@ def test_a_trace_of_absurd_numbers_is_refused(run: Run, saved: Path, place: tupl
     run("show", "t.json").refused("does not fit together")
 
 
+@pytest.mark.parametrize("arguments", [(), ("--svg", "p.svg"), ("--html", "p.html")])
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("model",), "\ud801", "(model is no valid Unicode)"),
+        (("text",), "\ud801", "(text is no valid Unicode)"),
+        (("settings", "decoder"), "\ud801", "(settings['decoder'] is no valid Unicode)"),
+        (("seconds",), 10**400, "(seconds is larger than any float)"),
+        (("token_texts", "01"), "a", "(token_texts has the key '01', "),
+        (("windows", 0, "structure", "order"), [5, 5], "(windows[0].structure.order does not name each of the "),
+        (("windows", 0, "structure", "ends"), [99], "(windows[0].structure.ends are not those of blocks of "),
+        (("windows", 0, "structure", "ends"), [20, 99], "(windows[0].structure.ends are not those of blocks of "),
+        (("windows", 0, "structure", "ends"), [], "(windows[0].structure.ends are not those of blocks of "),
+        (("windows", 0, "structure", "passes"), [], "(windows[0].structure.passes holds 0 values, not "),
+        (("windows", 0, "structure", "cut_marginals"), [], "(windows[0].structure.cut_marginals holds 0 values, not "),
+        (
+            ("windows", 0, "steps", 5, "commits", 0, "position"),
+            10**9,
+            "(windows[0].steps[5] changes a position outside ",
+        ),
+        (("windows", 0, "steps", 5, "commits", 0, "position"), -1, "(windows[0].steps[5] changes a position outside "),
+        (
+            ("windows", 0, "steps", 5, "spliced"),
+            [{"position": 10**9, "removed": 0, "inserted": 0, "token": None}],
+            "(windows[0].steps[5] splices beyond its window)",
+        ),
+        (
+            ("windows", 0, "steps", 5, "commits", 0, "alternatives"),
+            [{"token": 10**30, "probability": 0.5}],
+            f"(it has no text of token {10**30})",
+        ),
+    ],
+)
+def test_a_damaged_trace_is_told_with_its_place(
+    run: Run, saved: Path, path: tuple[Any, ...], value: Any, says: str, arguments: tuple[str, ...]
+) -> None:
+    content = holder = json.loads(saved.read_text(encoding="utf-8"))
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    saved.write_text(json.dumps(content), encoding="utf-8")
+    run("show", "t.json", *arguments).refused("t.json", says, "save it again")
+    assert os.listdir() == ["t.json"]
+
+
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
