@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from .baselines import DECODERS
 from .dystruct import PRESETS
 from .errors import UserError, in_options
+from .kinds import in_digits
 
 # Option -> setting of DyStruct and Block, a dot leading into the prior; the rivals' options are called as settings are.
 DECODER_SETTINGS = {
@@ -132,7 +133,7 @@ def decoder_of(name: str, preset: str | None, given: Mapping[str, Any]) -> Any:
         if preset != "faithful":
             raise UserError(f"There is no preset {preset!r} of --decoder {name}; its only one is faithful.")
     passes = str(values.get("passes", ""))
-    if passes.isdecimal() and len(passes) <= _MOST_DIGITS:
+    if passes.isascii() and passes.isdecimal() and len(passes) <= _MOST_DIGITS:
         values["passes"] = int(passes)
     try:
         if not hasattr(kind, "preset"):
@@ -168,6 +169,8 @@ def _value(setting: str, kind: type, text: str) -> Any:
             raise UserError(f"{setting} must be one of {', '.join(_FLAGS)}, not {text!r}.")
         return _FLAGS[text.lower()]
     try:
+        if not in_digits(text):
+            raise ValueError(text)
         return kind(text)
     except ValueError as error:
         wanted = "number" if kind is float else "whole number"

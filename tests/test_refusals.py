@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from command_line import SMALL, Run
-from dystruct.decoding import Block, DyStruct, Fixed, Generation, UserError, generate
+from dystruct.decoding import DECODERS, Block, DyStruct, Fixed, Generation, UserError, generate
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
+from dystruct.decoding.evaluation.likelihood import LikelihoodSettings
 from dystruct.decoding.files import save_text
 from dystruct.decoding.named import decoder_of, named_decoder
 from dystruct.inference import LENGTH_RULES, RULES
@@ -249,6 +250,42 @@ def test_settings_in_python_are_checked(changes: dict[str, Any]) -> None:
         DyStruct(**changes)
     with pytest.raises(UserError, match="end_of_turn"):
         Fixed(defer_eos=True, end_of_turn="abc")  # type: ignore[arg-type]
+
+
+def _numeric(settings: type) -> list[str]:
+    """The settings that are numbers, and no flags."""
+    hints = get_type_hints(settings)
+    kinds = {name: {hint, *get_args(hint)} for name, hint in hints.items()}
+    return [f.name for f in fields(settings) if kinds[f.name] & {int, float} and bool not in kinds[f.name]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [(kind, name) for kind in (*DECODERS.values(), PriorConfig, LikelihoodSettings) for name in _numeric(kind)],
+)
+@pytest.mark.parametrize("value", [True, False])
+def test_a_truth_value_is_no_number(settings: Any, name: str, value: bool) -> None:
+    with pytest.raises(ValueError, match=rf"{name} .*must be .*{value}\.$"):
+        settings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["max_new_tokens", "budget", "batch_size", "seed", "temperature", "alternatives"])
+def test_a_truth_value_is_no_limit(name: str) -> None:
+    with pytest.raises(UserError, match=rf"^{name} must be .*, not True\.$"):
+        generate(MODEL, ["abc"], Block(), **{name: True})
+
+
+@pytest.mark.parametrize("digits", ["\u0663", "1_0", "\uff11"])
+def test_numbers_are_written_in_plain_digits(run: Run, digits: str) -> None:
+    run("eval", "out", "--tasks", "tiny_maths", "--seeds", digits).refused(
+        "--seeds must be whole numbers", repr(digits)
+    )
+    for setting in ("min_passes", "passes", "alpha0", "threshold"):
+        with pytest.raises(UserError, match=rf"{setting} must be .*not {digits!r}"):
+            named_decoder(f"dystruct:{setting}={digits}")
+    with pytest.raises(UserError, match=rf"passes must be .*not {digits!r}"):
+        named_decoder(f"block:passes={digits}")
+    assert not Path("out").exists()
 
 
 # --- prompts and stop strings --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 from ..backbone import Backbone
 from ..errors import UserError
 from ..generation import encoded, generate
+from ..kinds import is_whole
 from ..tiny.problem import Problem
 from . import tasks
 from .draws import with_draw
@@ -90,7 +91,7 @@ def _shorter(
     if not begun(folder):
         return None
     limit = read_run(folder)["settings"].get("limit")
-    if not isinstance(limit, int) or limit < 1 or all(limit >= len(asked) for asked in problems.values()):
+    if not is_whole(limit) or limit < 1 or all(limit >= len(asked) for asked in problems.values()):
         return None
     return {**described, "limit": limit, "tasks": told({task: asked[:limit] for task, asked in problems.items()})}
 
