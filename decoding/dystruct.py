@@ -30,6 +30,7 @@ from dystruct.model import (
 )
 
 from .errors import UserError
+from .kinds import is_number, is_whole
 from .passes import PassesRule, interpolated_passes, masks, quotas, shared_passes, shown_positions
 from .row import Pass, Row
 from .trace import StructureChosen
@@ -87,11 +88,11 @@ class DyStruct:
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}.")
         for name in ("diagnostic_passes", "min_passes", "max_passes", "weld_radius", "weld_passes"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+            if not is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise UserError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}.")
         if self.min_passes > self.max_passes:
             raise UserError(f"min_passes ({self.min_passes}) must not exceed max_passes ({self.max_passes}).")
-        if self.threshold is not None and not (isinstance(self.threshold, int | float) and 0 <= self.threshold <= 1):
+        if self.threshold is not None and not (is_number(self.threshold) and 0 <= self.threshold <= 1):
             raise UserError(f"threshold must be a number from 0 to 1, not {self.threshold!r}.")
         if self.weights is not None and not isinstance(self.weights, EvidenceWeights):
             raise UserError(f"weights must be EvidenceWeights or None, not {self.weights!r}.")

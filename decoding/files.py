@@ -45,6 +45,13 @@ def save_text(path: str | os.PathLike[str], text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
+def save_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file of other data than text, as a picture. Raises UserError as `save_text` does."""
+    check_file_target(Path(path))
+    with _writing(Path(path)) as partial:
+        partial.write_bytes(content)
+
+
 def save_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write plain data as a file to be read by people, too. Raises UserError as `save_text` does."""
     save_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

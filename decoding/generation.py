@@ -15,6 +15,7 @@ from .ending import check_unicode, checked_stop, with_stop_tokens
 from .engine import Engine
 from .errors import UserError
 from .forward import Caching, check_caching
+from .kinds import is_number, is_whole
 from .plain import as_plain
 from .row import Decoder
 from .trace import Event, Generation
@@ -68,13 +69,13 @@ def generate(
             raise UserError(f"prompts[{place}] must be a text, not {prompt!r}.")
         check_unicode(f"prompts[{place}]", prompt)
     for name, value in (("max_new_tokens", max_new_tokens), ("budget", budget), ("batch_size", batch_size)):
-        if not isinstance(value, int) or value < 1:
+        if not is_whole(value) or value < 1:
             raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
-    if not isinstance(seed, int) or seed < 0:
+    if not is_whole(seed) or seed < 0:
         raise UserError(f"seed must be a whole number of at least 0, not {seed!r}.")
-    if not isinstance(temperature, int | float) or not math.isfinite(temperature) or temperature < 0:
+    if not is_number(temperature) or not math.isfinite(temperature) or temperature < 0:
         raise UserError(f"temperature must be 0 or a positive number, not {temperature!r}.")
-    if not isinstance(alternatives, int) or not 0 <= alternatives <= model.vocabulary:
+    if not is_whole(alternatives) or not 0 <= alternatives <= model.vocabulary:
         raise UserError(
             f"alternatives must be a whole number from 0 to the vocabulary's {model.vocabulary}, not {alternatives!r}."
         )

@@ -13,7 +13,9 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .baselines import DECODERS
+from .dystruct import PRESETS
 from .errors import UserError, in_options
+from .kinds import in_digits
 
 # Option -> setting of DyStruct and Block, a dot leading into the prior; the rivals' options are called as settings are.
 DECODER_SETTINGS = {
@@ -28,12 +30,19 @@ DECODER_SETTINGS = {
     "--block-length": "block_length",
 }
 
-# What has no use when a setting has this value: a window of one block has no cuts, order or boundaries.
-WITHOUT_USE = (
-    ("structure", "none", ("--alpha0", "--edge-base-rate", "--gamma", "--weld", "--r-weld")),
-    ("weld", "off", ("--r-weld",)),
-    ("schedule", "left-to-right", ("--gamma",)),
-)
+# What has no use when a setting has one of these values: a window of one block has no cuts, order or boundaries; only a
+# drawn order depends on how flat its law is.
+WITHOUT_USE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "structure", ("none",),
+        ("prior.concentration", "edge_base_rate", "prior.context_weight", "prior.order_temperature", "prior.anchoring",
+         "schedule", "weld", "weld_radius", "weld_passes"),
+    ),
+    ("passes", ("share",), ("min_passes", "max_passes")),
+    ("weld", ("off",), ("weld_radius", "weld_passes")),
+    ("schedule", ("left-to-right",), ("prior.context_weight", "prior.order_temperature", "prior.anchoring")),
+    ("structure", ("map", "consensus"), ("prior.order_temperature",)),
+)  # fmt: skip
 
 _MOST_DIGITS = 18  # of a number of passes
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -124,7 +133,7 @@ def decoder_of(name: str, preset: str | None, given: Mapping[str, Any]) -> Any:
         if preset != "faithful":
             raise UserError(f"There is no preset {preset!r} of --decoder {name}; its only one is faithful.")
     passes = str(values.get("passes", ""))
-    if passes.isdecimal() and len(passes) <= _MOST_DIGITS:
+    if passes.isascii() and passes.isdecimal() and len(passes) <= _MOST_DIGITS:
         values["passes"] = int(passes)
     try:
         if not hasattr(kind, "preset"):
@@ -160,6 +169,8 @@ def _value(setting: str, kind: type, text: str) -> Any:
             raise UserError(f"{setting} must be one of {', '.join(_FLAGS)}, not {text!r}.")
         return _FLAGS[text.lower()]
     try:
+        if not in_digits(text):
+            raise ValueError(text)
         return kind(text)
     except ValueError as error:
         wanted = "number" if kind is float else "whole number"
@@ -177,15 +188,20 @@ def _refusal(message: str, given: Mapping[str, Any]) -> str:
 
 
 def _check_use(made: Any, preset: str | None, given: Mapping[str, Any]) -> None:
-    """Raise UserError for a given option of no use with what the decoder's other settings came to be."""
-    for setting, value, without in WITHOUT_USE:
-        if getattr(made, setting, None) != value:
+    """Raise UserError for a given setting of no use with what the decoder's other settings came to be."""
+    keys = {OPTIONS.get(key, key): key for key in given}
+    for setting, values, without in WITHOUT_USE:
+        value = getattr(made, setting, None)
+        if value not in values:
             continue
-        option = f"--{setting} {value}" if f"--{setting}" in given else None
-        reason = option or (f"{setting}={value}" if setting in given else f"--preset {preset}")
+        if setting in keys:
+            reason = f"--{setting} {value}" if keys[setting] == f"--{setting}" else f"{setting}={value}"
+        else:
+            by_preset = preset is not None and setting in PRESETS[preset]
+            reason = f"--preset {preset}" if by_preset else f"{setting} {value}, the default"
         for useless in without:
-            if useless in given:
-                raise UserError(f"{useless} has no use with {reason}; leave it out.")
+            if useless in keys:
+                raise UserError(f"{keys[useless]} has no use with {reason}; leave it out.")
     prior = getattr(made, "prior", None)
     if "--length-rule" in given and prior is not None and prior.min_length == prior.max_length:
         bounds = [key for key in ("prior.min_length", "prior.max_length") if key in given]

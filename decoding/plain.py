@@ -14,12 +14,16 @@ def as_plain(value: Any, digits: int | None = None) -> Any:
     """A value as a JSON file gives it back: tuples and arrays as lists, keys as texts, dataclasses by their fields.
 
     Fields that are no part of a dataclass's value (compare=False) are left out. digits: significant ones that floats
-    keep; None: all. What JSON has no form for stays what it is, and `json.dumps` refuses it.
+    keep; None: all. What JSON has no form for stays what it is, and `json.dumps` refuses it. ValueError for keys that
+    would be the same text.
     """
     if is_dataclass(value):
         return {field.name: as_plain(getattr(value, field.name), digits) for field in _saved(value)}
     if isinstance(value, dict):
-        return {str(key): as_plain(item, digits) for key, item in value.items()}
+        plain = {str(key): as_plain(item, digits) for key, item in value.items()}
+        if len(plain) < len(value):
+            raise ValueError(f"two of the keys {', '.join(map(repr, value))[:80]} are the same text")
+        return plain
     if isinstance(value, list | tuple):
         return [as_plain(item, digits) for item in value]
     if hasattr(value, "tolist"):  # numpy's and torch's
@@ -31,7 +35,8 @@ def from_plain(kind: Any, data: Any, where: str = "it") -> Any:
     """The value of type `kind` that `as_plain` made `data` of, whole; else ValueError, with the place.
 
     Fields that have a default may be missing. kind: a dataclass, tuple[X, ...], dict[X, Y], X | None, a literal
-    or a type that JSON has. where: what the error calls the value.
+    or a type that JSON has. Texts are valid Unicode, numbers no larger than a float can be where one belongs, and keys
+    written as `as_plain` writes them. where: what the error calls the value.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):
@@ -41,6 +46,7 @@ def from_plain(kind: Any, data: Any, where: str = "it") -> Any:
             raise ValueError(f"{where} is {data!r}, which is none of {', '.join(map(repr, arguments))}")
         return data
     if kind is Any:
+        _check_texts(data, where)
         return data
     written: Any = {tuple: list, dict: dict, float: (float, int)}.get(
         origin or kind, dict if is_dataclass(kind) else kind
@@ -63,9 +69,42 @@ def from_plain(kind: Any, data: Any, where: str = "it") -> Any:
     if origin is tuple:
         return tuple(from_plain(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(data))
     if origin is dict:
-        # JSON has no keys but texts
-        return {arguments[0](name): from_plain(arguments[1], item, f"{where}[{name!r}]") for name, item in data.items()}
+        return {
+            _key(arguments[0], name, where): from_plain(arguments[1], item, f"{where}[{name!r}]")
+            for name, item in data.items()
+        }
+    _check_texts(data, where)
+    if kind is float:
+        try:
+            float(data)
+        except OverflowError as error:
+            raise ValueError(f"{where} is larger than any float") from error
     return data
+
+
+def _key(kind: Any, name: str, where: str) -> Any:
+    """The key that is written as `name`; JSON has no keys but texts."""
+    _check_texts(name, f"a key of {where}")
+    try:
+        key = kind(name)
+    except ValueError:
+        key = None
+    if str(key) != name:  # else two names could be one key
+        raise ValueError(f"{where} has the key {name!r}, which is not written as one of type {kind.__name__} is")
+    return key
+
+
+def _check_texts(data: Any, where: str) -> None:
+    """ValueError for a text in what JSON gave that holds half of a surrogate pair, which nothing can write."""
+    if isinstance(data, str) and any("\ud800" <= character <= "\udfff" for character in data):
+        raise ValueError(f"{where} is no valid Unicode")
+    if isinstance(data, dict):
+        for name, item in data.items():
+            _check_texts(name, f"a key of {where}")
+            _check_texts(item, f"{where}[{name!r}]")
+    if isinstance(data, list):
+        for place, item in enumerate(data):
+            _check_texts(item, f"{where}[{place}]")
 
 
 def _saved(kind: Any) -> list[Field[Any]]:

@@ -7,6 +7,7 @@ whole sequence. A trace is plain data; it is saved as one JSON file (no pickle) 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -169,15 +170,11 @@ class Window:
 
     @property
     def posterior(self) -> StructurePosterior | None:
-        """The exact posterior that its structure came from; None without one, or where the decoder has no prior.
-
-        Computed anew, from the trace's diagnostics and the prior among its run's settings, each time it is asked for.
-        """
+        """The exact posterior that its structure came from, computed anew; None without one, or without a prior."""
         from .replay.record import recomputed  # knows traces itself
 
-        if self.structure is None:
-            return None
-        return recomputed(self.structure, self.opened.previous_instability, self.labels.settings.get("prior"))
+        before, prior = self.opened.previous_instability, self.labels.settings.get("prior")
+        return None if self.structure is None else recomputed(self.structure, before, prior)
 
     def events(self) -> Iterator[Event]:
         """The window's events in the order in which they happened."""
@@ -268,6 +265,9 @@ class Generation:
         """ValueError, which says where, unless the windows' passes lead to the tokens and the figures count them."""
         for place, window in enumerate(self.windows):
             self._check_length(window, place)
+            self._check_structure(window, place)
+            self._check_positions(window, place)
+        self._check_texts()
         decoded = tuple(token for window in self.windows for token in window.closed.tokens)
         shown = [after for _, after in self.replay()][-1:]
         if decoded != self.tokens or (shown and shown[0] != self.tokens):
@@ -277,7 +277,15 @@ class Generation:
         numbers = [step.number for window in self.windows for step in window.steps]
         if numbers != sorted(set(numbers)) or any(number > self.forward_passes for number in numbers):
             raise ValueError("its passes are not numbered from 1 to their count")
-        unknown = {token for token in self.tokens if token not in self.token_texts}
+
+    def _check_texts(self) -> None:
+        """ValueError unless every token of the trace has its text."""
+        used = set(self.tokens)
+        for step in (step for window in self.windows for step in window.steps):
+            used |= {remask.token for remask in step.remasked} | {commit.token for commit in step.commits}
+            used |= {other.token for commit in step.commits for other in commit.alternatives}
+            used |= {splice.token for splice in step.spliced if splice.token is not None}
+        unknown = used - self.token_texts.keys()
         if unknown:
             raise ValueError(f"it has no text of token {min(unknown)}")
 
@@ -289,6 +297,43 @@ class Generation:
         length = window.opened.length + sum(splice.inserted - splice.removed for splice in spliced)
         if not 0 <= min(counts) <= max(counts) <= _LONGEST or length != len(window.closed.tokens):
             raise ValueError(f"windows[{place}] has other lengths than tokens")
+
+    @staticmethod
+    def _check_structure(window: Window, place: int) -> None:
+        """ValueError unless a window's structure is one of so many tokens."""
+        chosen, length = window.structure, window.opened.length
+        if chosen is None:
+            return
+        where, blocks = f"windows[{place}].structure", len(chosen.ends)
+        if chosen.ends[-1:] != (length,) or list(chosen.ends) != sorted(set(chosen.ends)) or chosen.ends[0] < 1:
+            raise ValueError(f"{where}.ends are not those of blocks of {length} tokens")
+        if sorted(chosen.order) != list(range(blocks)):
+            raise ValueError(f"{where}.order does not name each of the {blocks} blocks once")
+        for name, expected in (
+            ("instability", length), ("edge_logit", length - 1), ("cut_marginals", length - 1),
+            ("block_instability", blocks), ("passes", blocks),
+        ):  # fmt: skip
+            if len(getattr(chosen, name)) != expected:
+                raise ValueError(f"{where}.{name} holds {len(getattr(chosen, name))} values, not {expected}")
+        if not all(map(math.isfinite, (*chosen.instability, *chosen.block_instability))):
+            raise ValueError(f"{where} has an instability that is no finite number")
+
+    @staticmethod
+    def _check_positions(window: Window, place: int) -> None:
+        """ValueError unless a window's passes change its own positions only."""
+        start, end = window.opened.start, window.opened.start + window.opened.length
+        for number, step in enumerate(window.steps):
+            resized = end
+            for splice in step.spliced:
+                if not start <= splice.position <= splice.position + splice.removed <= resized:
+                    raise ValueError(f"windows[{place}].steps[{number}] splices beyond its window")
+                resized += splice.inserted - splice.removed
+            # a diagnostic pass shows its tokens behind what it splices
+            reach = resized if step.kind == "diagnostic" else end
+            changed = [*(remask.position for remask in step.remasked), *(commit.position for commit in step.commits)]
+            if any(not start <= position < reach for position in changed):
+                raise ValueError(f"windows[{place}].steps[{number}] changes a position outside its window")
+            end = resized
 
     def _splice(self, canvas: list[int], step: Step) -> None:
         """Change a canvas's length as a step did."""

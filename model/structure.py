@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, cast, get_args
 
 import pyro
@@ -73,6 +73,9 @@ class PriorConfig:
     anchoring: Anchoring = "static"
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            if isinstance(getattr(self, field.name), bool):  # which Python takes for a number
+                raise ValueError(f"{field.name} must be no truth value, got {getattr(self, field.name)}.")
         for name in ("min_length", "max_length"):
             object.__setattr__(self, name, operator.index(getattr(self, name)))
         if not 1 <= self.min_length <= self.max_length:

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dystruct.decoding import UserError
-from dystruct.decoding.files import check_file_target, check_folder_target, save_folder, save_json, save_text
+from dystruct.decoding.files import (
+    check_file_target,
+    check_folder_target,
+    save_bytes,
+    save_folder,
+    save_json,
+    save_text,
+)
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 
@@ -64,7 +71,13 @@ def _place(folder: Path, name: str) -> Path:
 def test_where_no_file_can_be_is_told_before_and_when_it_is_written(tmp_path: Path, name: str, says: str) -> None:
     path = _place(tmp_path, name)
     before = contents(tmp_path)
-    for act in (check_file_target, lambda path: save_text(path, "text"), lambda path: save_json(path, [])):
+    acts: tuple[Callable[[Path], None], ...] = (
+        check_file_target,
+        lambda path: save_text(path, "text"),
+        lambda path: save_json(path, []),
+        lambda path: save_bytes(path, b"bytes"),
+    )
+    for act in acts:
         with pytest.raises(UserError, match=rf"^[^\n]*{says}[^\n]*\.$"):
             act(path)
     assert contents(tmp_path) == before

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dystruct.decoding import DECODERS, DyStruct, UserError
-from dystruct.decoding.named import OPTIONS, WITHOUT_OPTION, decoder_of, named_decoder
+from dystruct.decoding import DECODERS, DyStruct, UserError, generate
+from dystruct.decoding.named import OPTIONS, WITHOUT_OPTION, WITHOUT_USE, decoder_of, named_decoder
 from dystruct.model import PriorConfig
+from scripted import backbone, hashed, uneven_weights
 
 VALUES = (9, 20, 0.25, 2.5, "sample", "mode", "share", "joint", "centred", "left-to-right", "removed", "dynamic")
 NO_TEXT = {"prior", "weights"}  # whose values are neither numbers nor words
@@ -51,9 +52,11 @@ def _name(setting: str) -> str:
 def test_every_setting_can_be_given_by_its_name(setting: str) -> None:
     accepted = list(_accepted(setting))
     assert accepted, f"no value of VALUES is one of {setting}; add one"
+    drawn = "structure=sample," if setting == "prior.order_temperature" else ""  # has no use with a most probable order
     for value, decoder in accepted:
         for name in (_name(setting), _name(setting).replace("-", "_")):
-            assert named_decoder(f"dystruct:{name}={value}") == decoder
+            made = named_decoder(f"dystruct:{drawn}{name}={value}")
+            assert made == (replace(decoder, structure="sample") if drawn else decoder)
 
 
 @given(st.integers(1, 80), st.integers(1, 80), st.integers(1, 80), st.integers(1, 80), st.booleans())
@@ -88,6 +91,54 @@ def test_only_dystruct_has_what_has_no_option(decoder: str) -> None:
             decoder_of(decoder, None, {setting: 1})
 
 
-def test_a_setting_that_the_text_leaves_without_use_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^--gamma has no use with schedule=left-to-right; leave it out\.$"):
-        named_decoder("dystruct:gamma=3,schedule=left-to-right")
+USELESS = [
+    (setting, value, useless) for setting, values, without in WITHOUT_USE for value in values for useless in without
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "useless"), USELESS)
+def test_a_setting_that_another_leaves_without_use_is_refused(setting: str, value: str, useless: str) -> None:
+    for other, _ in _accepted(useless):
+        for listed in (f"{setting}={value},{_name(useless)}={other}", f"{_name(useless)}={other},{setting}={value}"):
+            with pytest.raises(UserError, match=rf"{_name(useless)} has no use with (--)?{setting}[ =]{value}; leave"):
+                named_decoder(f"dystruct:{listed}")
+
+
+@pytest.mark.parametrize(("setting", "value", "useless"), USELESS)
+def test_what_is_refused_would_change_nothing(setting: str, value: str, useless: str) -> None:
+    """Neither a token nor a pass, nor what is drawn; where the other setting does not have this value it does."""
+    model = backbone(hashed(1), weights=replace(uneven_weights(), gap_base_rate=0.1))
+
+    def decoded(decoder: DyStruct) -> Any:
+        (found,) = generate(model, ["abc"], decoder, max_new_tokens=60, temperature=1.0)
+        return found.tokens, [window.steps for window in found.windows]
+
+    inner = useless.removeprefix("prior.")
+    useful = False
+    for concentration in (3.0, 20.0):  # some blocks and many
+        start = DyStruct(structure="sample", prior=PriorConfig(concentration=concentration, context_weight=9.0))
+        without = decoded(replace(start, **{setting: value}))
+        for other, _ in _accepted(useless):
+            change = {useless: other} if inner == useless else {"prior": replace(start.prior, **{inner: other})}
+            changed = replace(start, **change)
+            useful = useful or decoded(changed) != decoded(start)
+            assert decoded(replace(changed, **{setting: value})) == without
+    assert useful
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gamma=3,schedule=left-to-right", "--gamma has no use with schedule=left-to-right"),
+        ("passes=share,max_passes=48", "max_passes has no use with --passes share"),
+        ("prior.order_temperature=2", "prior.order_temperature has no use with structure map, the default"),
+        (
+            "preset=quick,prior.order_temperature=2",
+            "prior.order_temperature has no use with structure map, the default",
+        ),
+        ("preset=one-block,weld_passes=2", "weld_passes has no use with --preset one-block"),
+    ],
+)
+def test_what_leaves_a_setting_without_use_is_told(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=f"^{message}; leave it out\\.$"):
+        named_decoder(f"dystruct:{text}")

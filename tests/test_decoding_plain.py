@@ -27,7 +27,9 @@ values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
-        | st.dictionaries(st.text() | st.integers(), inner, max_size=3)
+        | st.dictionaries(st.text() | st.integers(), inner, max_size=3).filter(
+            lambda found: len({str(key) for key in found}) == len(found)
+        )
     ),
     max_leaves=8,
 )
@@ -104,11 +106,34 @@ def test_what_json_has_no_form_for_is_refused_by_json() -> None:
         ({"inner": [{"share": 0.5, "kind": "c"}]}, r"^inner\[0\]\.kind is 'c', which is none of 'a', 'b'$"),
         ({"inner": [{}]}, r"^inner\[0\] lacks the key 'share'$"),
         ({"beside": []}, r"^it has the unknown key 'beside'$"),
+        ({"inner": [{"share": 10**400}]}, r"^inner\[0\]\.share is larger than any float$"),
+        ({"inner": [{"share": -(10**400)}]}, r"^inner\[0\]\.share is larger than any float$"),
+        *(
+            (
+                {"names": {"1": "a", key: "b"}},
+                rf"^names has the key '{key}', which is not written as one of type int is$",
+            )
+            for key in ("01", " 1 ", "1_0", "\u0661", "x", "")
+        ),
+        ({"names": {"1": "\ud800"}}, r"^names\['1'\] is no valid Unicode$"),
+        ({"names": {"\udfff": "a"}}, r"^a key of names is no valid Unicode$"),
     ],
 )
 def test_damage_is_told_with_its_place(damage: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_plain(Outer, {"inner": [], "names": {}, **damage})
+
+
+@pytest.mark.parametrize("data", ["\ud800", ["a", "\udfff"], {"a": ["\ud800"]}, {"\ud800": 1}])
+def test_what_no_file_can_hold_is_told_wherever_it_stands(data: Any) -> None:
+    with pytest.raises(ValueError, match=r"^(a key of )?settings.* is no valid Unicode$"):
+        from_plain(dict[str, Any], {"a": data}, "settings")
+
+
+@pytest.mark.parametrize("value", [{1: "a", "1": "b"}, [{None: 1, "None": 2}], {"a": {True: 1, "True": 2}}])
+def test_keys_that_would_be_one_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^two of the keys .* are the same text$"):
+        as_plain(value)
 
 
 @pytest.mark.parametrize("decoder", [kind() for kind in DECODERS.values()], ids=list(DECODERS))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from command_line import SMALL, Run
-from dystruct.decoding import Block, DyStruct, Fixed, Generation, UserError, generate
+from dystruct.decoding import DECODERS, Block, DyStruct, Fixed, Generation, UserError, generate
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
+from dystruct.decoding.evaluation.likelihood import LikelihoodSettings
 from dystruct.decoding.files import save_text
 from dystruct.decoding.named import decoder_of, named_decoder
 from dystruct.inference import LENGTH_RULES, RULES
@@ -91,6 +92,51 @@ def test_a_trace_of_absurd_numbers_is_refused(run: Run, saved: Path, place: tupl
     part[place[1]] = value[: len(part[place[1]])] if isinstance(value, list) else value
     saved.write_text(json.dumps(content), encoding="utf-8")
     run("show", "t.json").refused("does not fit together")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--svg", "p.svg"), ("--html", "p.html")])
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("model",), "\ud801", "(model is no valid Unicode)"),
+        (("text",), "\ud801", "(text is no valid Unicode)"),
+        (("settings", "decoder"), "\ud801", "(settings['decoder'] is no valid Unicode)"),
+        (("seconds",), 10**400, "(seconds is larger than any float)"),
+        (("token_texts", "01"), "a", "(token_texts has the key '01', "),
+        (("windows", 0, "structure", "order"), [5, 5], "(windows[0].structure.order does not name each of the "),
+        (("windows", 0, "structure", "ends"), [99], "(windows[0].structure.ends are not those of blocks of "),
+        (("windows", 0, "structure", "ends"), [20, 99], "(windows[0].structure.ends are not those of blocks of "),
+        (("windows", 0, "structure", "ends"), [], "(windows[0].structure.ends are not those of blocks of "),
+        (("windows", 0, "structure", "passes"), [], "(windows[0].structure.passes holds 0 values, not "),
+        (("windows", 0, "structure", "cut_marginals"), [], "(windows[0].structure.cut_marginals holds 0 values, not "),
+        (
+            ("windows", 0, "steps", 5, "commits", 0, "position"),
+            10**9,
+            "(windows[0].steps[5] changes a position outside ",
+        ),
+        (("windows", 0, "steps", 5, "commits", 0, "position"), -1, "(windows[0].steps[5] changes a position outside "),
+        (
+            ("windows", 0, "steps", 5, "spliced"),
+            [{"position": 10**9, "removed": 0, "inserted": 0, "token": None}],
+            "(windows[0].steps[5] splices beyond its window)",
+        ),
+        (
+            ("windows", 0, "steps", 5, "commits", 0, "alternatives"),
+            [{"token": 10**30, "probability": 0.5}],
+            f"(it has no text of token {10**30})",
+        ),
+    ],
+)
+def test_a_damaged_trace_is_told_with_its_place(
+    run: Run, saved: Path, path: tuple[Any, ...], value: Any, says: str, arguments: tuple[str, ...]
+) -> None:
+    content = holder = json.loads(saved.read_text(encoding="utf-8"))
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    saved.write_text(json.dumps(content), encoding="utf-8")
+    run("show", "t.json", *arguments).refused("t.json", says, "save it again")
+    assert os.listdir() == ["t.json"]
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -204,6 +250,42 @@ def test_settings_in_python_are_checked(changes: dict[str, Any]) -> None:
         DyStruct(**changes)
     with pytest.raises(UserError, match="end_of_turn"):
         Fixed(defer_eos=True, end_of_turn="abc")  # type: ignore[arg-type]
+
+
+def _numeric(settings: type) -> list[str]:
+    """The settings that are numbers, and no flags."""
+    hints = get_type_hints(settings)
+    kinds = {name: {hint, *get_args(hint)} for name, hint in hints.items()}
+    return [f.name for f in fields(settings) if kinds[f.name] & {int, float} and bool not in kinds[f.name]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [(kind, name) for kind in (*DECODERS.values(), PriorConfig, LikelihoodSettings) for name in _numeric(kind)],
+)
+@pytest.mark.parametrize("value", [True, False])
+def test_a_truth_value_is_no_number(settings: Any, name: str, value: bool) -> None:
+    with pytest.raises(ValueError, match=rf"{name} .*must be .*{value}\.$"):
+        settings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["max_new_tokens", "budget", "batch_size", "seed", "temperature", "alternatives"])
+def test_a_truth_value_is_no_limit(name: str) -> None:
+    with pytest.raises(UserError, match=rf"^{name} must be .*, not True\.$"):
+        generate(MODEL, ["abc"], Block(), **{name: True})
+
+
+@pytest.mark.parametrize("digits", ["\u0663", "1_0", "\uff11"])
+def test_numbers_are_written_in_plain_digits(run: Run, digits: str) -> None:
+    run("eval", "out", "--tasks", "tiny_maths", "--seeds", digits).refused(
+        "--seeds must be whole numbers", repr(digits)
+    )
+    for setting in ("min_passes", "passes", "alpha0", "threshold"):
+        with pytest.raises(UserError, match=rf"{setting} must be .*not {digits!r}"):
+            named_decoder(f"dystruct:{setting}={digits}")
+    with pytest.raises(UserError, match=rf"passes must be .*not {digits!r}"):
+        named_decoder(f"block:passes={digits}")
+    assert not Path("out").exists()
 
 
 # --- prompts and stop strings --------------------------------------------------------------------------------------

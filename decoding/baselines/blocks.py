@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ..errors import UserError
+from ..kinds import is_number, is_whole
 from ..row import Figures, Pass, Row
 from ..sampling import PLAIN, Sampling
 
@@ -95,7 +96,7 @@ def check_whole(settings: object, *names: str) -> None:
     """UserError for a setting that is neither None nor a whole number of at least 1."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        if value is not None and not (is_whole(value) and value >= 1):
             raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
 
@@ -103,7 +104,7 @@ def check_fraction(settings: object, *names: str) -> None:
     """UserError for a setting that is neither None nor a number from 0 to 1."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
+        if value is not None and not (is_number(value) and 0 <= value <= 1):
             raise UserError(f"{name} must be a number from 0 to 1, not {value!r}.")
 
 
@@ -111,5 +112,5 @@ def check_positive(settings: object, *names: str) -> None:
     """UserError for a setting that is neither None nor a positive number."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+        if value is not None and not (is_number(value) and 0 < value < float("inf")):
             raise UserError(f"{name} must be a positive number, not {value!r}.")

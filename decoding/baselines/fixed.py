@@ -21,6 +21,7 @@ from typing import ClassVar, Literal
 import torch
 
 from ..errors import UserError
+from ..kinds import is_number, is_whole
 from ..passes import masks, quotas
 from ..row import Pass, Row
 from ..sampling import Sampling
@@ -52,11 +53,11 @@ class Fixed:
         check_whole(self, "block_length", "steps")
         if self.remasking not in ("low_confidence", "random"):
             raise UserError(f"remasking must be low_confidence or random, not {self.remasking!r}.")
-        if not isinstance(self.guidance, int | float) or not 0 <= self.guidance < float("inf"):
+        if not is_number(self.guidance) or not 0 <= self.guidance < float("inf"):
             raise UserError(f"guidance must be 0 or a positive number, not {self.guidance!r}.")
         if self.defer_eos and self.remasking == "random":
             raise UserError("defer_eos has no use with random remasking, which looks at no confidence; leave it out.")
-        if self.end_of_turn is not None and not isinstance(self.end_of_turn, int):
+        if self.end_of_turn is not None and not is_whole(self.end_of_turn):
             raise UserError(f"end_of_turn must be a token id, not {self.end_of_turn!r}.")
         if self.end_of_turn is not None and not self.defer_eos:
             raise UserError("end_of_turn has no use without defer_eos; leave it out.")

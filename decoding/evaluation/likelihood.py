@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..backbone import Backbone
 from ..errors import UserError
+from ..kinds import is_number, is_whole
 from ..sampling import guided
 
 
@@ -37,11 +38,11 @@ class LikelihoodSettings:
     def __post_init__(self) -> None:
         for name in ("samples", "batch"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise UserError(f"The {name} of a likelihood must be a whole number of at least 1, not {value!r}.")
         if self.samples % self.batch:
             raise UserError(f"The samples of a likelihood ({self.samples}) must be whole batches of {self.batch}.")
-        if not 0 <= self.guidance < float("inf"):
+        if not is_number(self.guidance) or not 0 <= self.guidance < float("inf"):
             raise UserError(f"The guidance of a likelihood must be 0 or a positive number, not {self.guidance!r}.")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..backbone import Backbone
 from ..generation import encoded, generate
+from ..kinds import is_whole
 from ..tiny.problem import Problem
 from . import tasks
 from .checks import check_code, check_local
@@ -103,7 +104,7 @@ def _shorter(
     if not begun(folder):
         return None
     limit = read_run(folder)["settings"].get("limit")
-    if not isinstance(limit, int) or limit < 1 or all(limit >= len(asked) for asked in problems.values()):
+    if not is_whole(limit) or limit < 1 or all(limit >= len(asked) for asked in problems.values()):
         return None
     return {**described, "limit": limit, "tasks": told({task: asked[:limit] for task, asked in problems.items()})}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,75 +17,123 @@ from matplotlib.figure import Figure
 from dystruct.inference.plots import plot_accuracy
 
 from ..errors import UserError
-from ..files import save_text
+from ..files import check_file_target, save_bytes, save_text
 from .pools import pooled
 from .run_folder import make_folder
 from .statistics import mean_of_means
 from .structures import rule_of, structure_tables
 from .summary import RunSummary, load_summary, scored_items
-from .table import Table, contents
+from .table import ENDINGS, Table, contents
 from .tables import all_tables, comparable, merged, ordered
 from .variation import variation_tables, way_of
 
+CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins
 
-def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """The results among the paths and in all folders below them. Raises UserError for a path that holds none."""
-    found: list[Path] = []
+
+def find_runs(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
+    """The results among the paths and in all folders below them, each once.
+
+    out: a folder of tables. Summaries that were kept in it are copies of runs, and count only where it is named itself
+    or something in it. Raises UserError for a path that holds no result.
+    """
+    found: dict[Path, Path] = {}
     for path in paths:
         if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
             inside = sorted({file.parent for name in ("run.json", "summary.json") for file in path.rglob(name)})
         else:
             inside = [path] if os.path.exists(path) else []
+        if out is not None and out.resolve() not in (path.resolve(), *path.resolve().parents):
+            inside = [place for place in inside if not _is_kept(place, out)]
         if not inside:
             raise UserError(
                 f"There is no result of `dystruct eval` at {str(path)!r}; name a run's folder, or one above."
             )
-        found += inside
-    return list(dict.fromkeys(found))
+        for place in inside:
+            resolved = place.resolve()
+            found.setdefault(resolved.parent if resolved.name == "summary.json" else resolved, place)
+    return list(found.values())
+
+
+def _is_kept(place: Path, out: Path) -> bool:
+    """Whether a folder is one of those that `report` keeps summaries in."""
+    return place.resolve().parent == out.resolve() and not (place / "run.json").exists()
 
 
 def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complete: bool = False) -> list[Path]:
     """Make all tables from the results at `paths` and write them to `out`; the files written.
 
     Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md; accuracy against passes as a plot of each
-    task and of their mean. summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its
-    folder. complete: leave out runs that still have items to go. Raises UserError, before anything is written, where
-    two runs are called so, or none is complete.
+    task and of their mean. What an earlier call wrote there and this one does not is removed. summaries: write each
+    run's summary too, to RUN/summary.json, RUN being the name of its folder. complete: leave out runs that still have
+    items to go. Raises UserError, before anything is written, where a file cannot be, two runs are called so, or none
+    is complete.
     """
-    found = [(place, load_summary(place)) for place in find_runs(paths)]
+    found = [(place, load_summary(place)) for place in find_runs(paths, out)]
     found = [(place, run) for place, run in found if run.complete or not complete]
     if not found:
         raise UserError("None of these runs is complete; leave out --complete, or let them be finished.")
     places, runs = [place for place, _ in found], [run for _, run in found]
     tables = [*all_tables(runs), *_structures(places, runs), *_variations(places, runs)]
-    kept = _summary_paths(places, out) if summaries else []
+    missing = [run.label for run in runs if not run.complete]
+    note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
+    texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
+    plots = _plots(runs)
+    kept = _summary_paths(places, out, {CONTENTS, *texts, *plots}) if summaries else []
     make_folder(out)
+    for path in (out / CONTENTS, *(out / name for name in (*texts, *plots)), *(p for p in kept if p.parent.exists())):
+        check_file_target(path)
     for path, run in zip(kept, runs, strict=False):
         make_folder(path.parent)
         run.save(path)
-    for table in tables:
-        table.save(out)
-    missing = [run.label for run in runs if not run.complete]
-    note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
-    save_text(out / "tables.md", "# Results\n\n" + contents(tables) + note)
-    written = [out / "tables.md", *(out / f"{t.name}.{ending}" for t in tables for ending in ("md", "tex", "csv"))]
-    written += kept
-    tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
-    for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
-        figure = accuracy_plot(runs, of, name)
-        if figure is not None:
-            written.append(out / f"accuracy-{name}.png")
-            figure.savefig(written[-1], dpi=150)
-    return written
+    for name, text in texts.items():
+        save_text(out / name, text)
+    for name, picture in plots.items():
+        save_bytes(out / name, picture)
+    for path in _written_before(out):
+        if path.name not in texts and path.name not in plots:
+            path.unlink()
+    save_text(out / CONTENTS, HEADING + contents(tables) + note)  # the last, since it tells what an earlier call wrote
+    return [out / CONTENTS, *(out / name for name in (*texts, *plots)), *kept]
 
 
-def _summary_paths(places: Sequence[Path], out: Path) -> list[Path]:
-    """Where the summaries of runs go, each to a folder of its run's name."""
+def _written_before(out: Path) -> list[Path]:
+    """The files of tables and plots that an earlier call wrote to `out`, those that are still there."""
+    try:
+        text = (out / CONTENTS).read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return []
+    if not text.startswith(HEADING):
+        return []
+    names = re.findall(r"^## ([\w.-]+)$", text, re.MULTILINE)
+    files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
+    return [path for path in (*files, *sorted(out.glob("accuracy-*.png"))) if path.is_file()]
+
+
+def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[Path]:
+    """Where the summaries of runs go, each to a folder of its run's name. taken: names of files in `out`."""
     names = [(place if place.is_dir() else place.parent).resolve().name for place in places]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"Two of the runs are called {name!r}, and their summaries would be one file; rename one.")
+        if name in taken or ((out / name).exists() and not (out / name).is_dir()):
+            raise UserError(
+                f"The summary of the run {name!r} needs a folder of this name, where {str(out)!r} has a file; rename "
+                f"the run."
+            )
     return [out / name / "summary.json" for name in names]
+
+
+def _plots(runs: Sequence[RunSummary]) -> dict[str, bytes]:
+    """The plots of each task and of their mean, as PNG files by their names."""
+    tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
+    found = {}
+    for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
+        figure = accuracy_plot(runs, of, name)
+        if figure is not None:
+            picture = io.BytesIO()
+            figure.savefig(picture, format="png", dpi=150)
+            found[f"accuracy-{name}.png"] = picture.getvalue()
+    return found
 
 
 def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:

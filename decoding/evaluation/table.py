@@ -6,10 +6,10 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from ..files import save_text
 from .statistics import Mean
+
+ENDINGS = ("md", "tex", "csv")
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,9 @@ class Table:
             )
         return text.getvalue()
 
-    def save(self, folder: Path) -> None:
-        """Write NAME.md, NAME.tex and NAME.csv."""
-        for ending, text in (("md", self.markdown()), ("tex", self.latex()), ("csv", self.csv())):
-            save_text(folder / f"{self.name}.{ending}", text)
+    def files(self) -> dict[str, str]:
+        """The table in each of its forms, by the ending of its file."""
+        return dict(zip(ENDINGS, (self.markdown(), self.latex(), self.csv()), strict=True))
 
     def _is_text(self, column: int) -> bool:
         return any(isinstance(row[column], str) for row in self.rows)

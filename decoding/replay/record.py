@@ -19,7 +19,7 @@ from typing import Any, get_args
 import torch
 
 from dystruct.inference import StructurePosterior, posterior
-from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure
+from dystruct.model import Context, Diagnostics, PriorConfig
 
 from ..trace import Commit, Generation, PassKind, Remask, Step, StructureChosen, Window
 from ..wording import TokenTexts, caption, is_inferred, literal, summary
@@ -32,29 +32,37 @@ def record(generation: Generation) -> dict[str, Any]:
     """The page's data of one trace; ValueError if the trace's parts do not fit together."""
     try:
         generation.check()
-        figures = summary(generation)  # goes through every event
-        shown = TokenTexts.of(generation)
-        ids = sorted(generation.token_texts)
-        index = {token: place for place, token in enumerate(ids)}
-        return {
-            "name": _name(generation.settings),
-            "caption": caption(generation.model, generation.settings),
-            "inferred": is_inferred(generation.settings),
-            "prompt": literal(generation.prompt),
-            "text": literal(generation.text),
-            "figures": figures,
-            "ids": ids,
-            "texts": [shown(token) for token in ids],
-            "breaks": [place for place, token in enumerate(ids) if "\n" in generation.token_texts[token]],
-            "ends": [place for place, token in enumerate(ids) if token in generation.end_tokens],
-            "useful": generation.useful_tokens,
-            "windows": [_window(window, generation.settings) for window in generation.windows],
-            "steps": [
-                _step(step, place, index) for place, window in enumerate(generation.windows) for step in window.steps
-            ],
-        }
-    except (ValueError, LookupError, AssertionError) as error:
+    except ValueError as error:
         raise ValueError(f"The trace does not fit together ({error}); save it again.") from error
+    try:
+        return _record(generation)
+    except (ValueError, LookupError, AssertionError, OverflowError) as error:
+        raise ValueError("The trace does not fit together; save it again.") from error
+
+
+def _record(generation: Generation) -> dict[str, Any]:
+    """The page's data of a trace whose lengths, positions and tokens fit together."""
+    figures = summary(generation)  # goes through every event
+    shown = TokenTexts.of(generation)
+    ids = sorted(generation.token_texts)
+    index = {token: place for place, token in enumerate(ids)}
+    return {
+        "name": _name(generation.settings),
+        "caption": caption(generation.model, generation.settings),
+        "inferred": is_inferred(generation.settings),
+        "prompt": literal(generation.prompt),
+        "text": literal(generation.text),
+        "figures": figures,
+        "ids": ids,
+        "texts": [shown(token) for token in ids],
+        "breaks": [place for place, token in enumerate(ids) if "\n" in generation.token_texts[token]],
+        "ends": [place for place, token in enumerate(ids) if token in generation.end_tokens],
+        "useful": generation.useful_tokens,
+        "windows": [_window(window, generation.settings) for window in generation.windows],
+        "steps": [
+            _step(step, place, index) for place, window in enumerate(generation.windows) for step in window.steps
+        ],
+    }
 
 
 def _name(settings: dict[str, Any]) -> str:
@@ -103,15 +111,6 @@ def _window(window: Window, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _structure(chosen: StructureChosen, window: Window, settings: dict[str, Any]) -> dict[str, Any]:
-    length, blocks = window.opened.length, len(chosen.ends)
-    if Structure(Partition(chosen.ends), chosen.order).length != length:
-        raise ValueError(f"window {chosen.index} has {length} tokens, its partition ends at {chosen.ends[-1]}")
-    for name, expected in (
-        ("instability", length), ("edge_logit", length - 1), ("cut_marginals", length - 1),
-        ("block_instability", blocks), ("passes", blocks),
-    ):  # fmt: skip
-        if len(getattr(chosen, name)) != expected:
-            raise ValueError(f"{name} of window {chosen.index} must hold {expected} values")
     return {
         "ends": chosen.ends,
         "order": chosen.order,

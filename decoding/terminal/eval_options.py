@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
+from ..kinds import in_digits
 from .options import make_option, named_path
 
 _WHAT, _HARNESS, _OUTPUT = "What is run", "Tasks of lm-evaluation-harness", "Output"
@@ -125,6 +126,8 @@ Traces = Annotated[
 def numbers(text: str, option: str) -> tuple[int, ...]:
     """Whole numbers with commas between them. Raises UserError for anything else."""
     try:
+        if not in_digits(text):
+            raise ValueError
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise UserError(f"{option} must be whole numbers with commas between them, not {text!r}.") from error

@@ -69,11 +69,13 @@ def _read_trace(trace: Path) -> Generation:
     except ValueError as error:
         raise UserError(str(error)) from error
     try:
-        # Goes through every event, so that a damaged trace shows before anything is drawn.
         generation.check()
+    except ValueError as error:
+        raise UserError(f"The trace {str(trace)!r} does not fit together ({error}); save it again.") from error
+    try:
+        # Goes through every event, so that a damaged trace shows before anything is drawn.
         summary(generation)
         picture(generation, width=options.WIDTH, until=None)
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError, OverflowError) as error:
-        why = f" ({error})" if isinstance(error, ValueError) else ""
-        raise UserError(f"The trace {str(trace)!r} does not fit together{why}; save it again.") from error
+        raise UserError(f"The trace {str(trace)!r} does not fit together; save it again.") from error
     return generation
