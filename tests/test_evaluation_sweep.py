@@ -11,7 +11,7 @@ from dystruct.decoding import DyStruct, UserError
 from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.run_folder import read_items
 from dystruct.decoding.evaluation.summary import load_summary
-from dystruct.decoding.evaluation.sweep import PlannedRun, State, read_sweep, state
+from dystruct.decoding.evaluation.sweep import PlannedRun, State, read_sweep, state, texts
 from dystruct.decoding.tiny.problem import Problem
 from dystruct.model import PriorConfig
 
@@ -98,6 +98,17 @@ def test_the_sweeps_that_come_along_are_sound(path: Path) -> None:
     for run in read_sweep(path):
         for task in run.settings.tasks:
             assert len(tasks.items(task, run.settings.split, run.settings.limit)) == run.settings.limit
+
+
+def test_a_run_with_many_answers_an_item_is_so_much_longer(tmp_path: Path) -> None:
+    """By which the time that is left is told."""
+    path = tmp_path / "sweep.toml"
+    path.write_text(
+        '[settings]\ntasks = ["tiny_logic", "tiny_maths"]\nlimit = 3\n[[run]]\nname = "one"\n'
+        '[[run]]\nname = "draws"\ndecoder = "dystruct:structure=sample"\ndraws = 16\nseeds = [0, 1]\n'
+        '[[run]]\nname = "harness"\ntasks = ["gsm8k"]\n'
+    )
+    assert [texts(run) for run in read_sweep(path, execute_code=True)] == [6, 6 * 32, None]
 
 
 @pytest.mark.parametrize(

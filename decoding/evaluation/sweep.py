@@ -104,13 +104,21 @@ def state(run: PlannedRun, out: Path) -> State:
     except ValueError as error:
         raise damaged(folder, str(error)) from error
     compare(*_comparable(run, found), folder)
-    if tasks.are_embedded(run.settings.tasks):
-        items = sum(map(len, asked_items(run.settings).values()))
-    else:
+    count = texts(run)
+    if count is None:
         counts = [task.get("items") or 0 for task in found["tasks"].values()]
-        items = sum(count if limit is None else min(count, limit) for count in counts)
+        items = sum(of if limit is None else min(of, limit) for of in counts)
+        count = items * len(run.settings.seeds) * run.settings.draws
     done = sum(limit is None or line["item"] < limit for line in read_items(folder))
-    return State(done, items * len(run.settings.seeds) * run.settings.draws)
+    return State(done, count)
+
+
+def texts(run: PlannedRun) -> int | None:
+    """How many texts a run decodes in all; None of the harness's tasks, whose items are not known before it begins."""
+    asked = run.settings
+    if not tasks.are_embedded(asked.tasks):
+        return None
+    return sum(map(len, asked_items(asked).values())) * len(asked.seeds) * asked.draws
 
 
 def is_scored(run: PlannedRun, out: Path) -> bool:

@@ -49,7 +49,7 @@ def sweep(
     with status("starting"):
         from ..evaluation.checks import check_code
         from ..evaluation.summary import save_summary
-        from ..evaluation.sweep import as_begun, is_scored, read_sweep, state
+        from ..evaluation.sweep import as_begun, is_scored, read_sweep, state, texts
         from ..evaluation.tasks import are_embedded
 
         planned = read_sweep(file, execute_code=execute_code, limit=limit)
@@ -70,6 +70,9 @@ def sweep(
     waiting = [as_begun(run, folder) for run in planned if run.folder not in finished]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
     wanted = [(run.model, placement if are_embedded(run.settings.tasks) else for_harness(placement)) for run in waiting]
+    # of each run, what is left of it in texts; where that is not known, all count alike
+    known = [(texts(run), before[run.folder].done) for run in waiting]
+    sizes = [1 if any(of is None for of, _ in known) else max((of or 0) - done, 1) for of, done in known]
     loaded: tuple[Any, Any] = (None, None)  # the last model, and what it was loaded from
     started = time.monotonic()
     for number, (run, needed) in enumerate(zip(waiting, wanted, strict=True), start=1):
@@ -83,9 +86,9 @@ def sweep(
                 _run(run, loaded[0], folder, f"run {number} of {len(waiting)}, {run.folder}: ")
         except UserError as error:
             raise UserError(f"{run.folder}: {error}") from error
-        a_run = (time.monotonic() - started) / number
         if number < len(waiting):
-            complain(f"{number} of {len(waiting)} runs done, {left(a_run * (len(waiting) - number))}.")
+            rate = (time.monotonic() - started) / sum(sizes[:number])
+            complain(f"{number} of {len(waiting)} runs done, {left(rate * sum(sizes[number:]))}.")
 
 
 def _check_prompts(runs: Sequence[PlannedRun], model: Any) -> None:
