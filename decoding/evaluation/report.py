@@ -190,7 +190,9 @@ def _groups(
     kind_of: Callable[[Mapping[str, Any]], str | None],
     *around: str,
 ) -> list[_Held]:
-    """Runs with their items that are alike but for their structure rule and settings around it; by kind and task.
+    """Runs with their items that are alike but for their structure rule; by kind and task.
+
+    around: names of a run's own settings that may differ, too (temperature, seeds).
 
     Of several of one kind and task the one with the most answers an item, of these the first.
     """
@@ -211,7 +213,7 @@ def _answers(run: RunSummary) -> int:
 
 
 def _described(run: RunSummary) -> str:
-    """What a table tells of its runs: settings of the decoder that are not the default, but for the structure rule."""
+    """What a table tells of its runs: the decoder's settings as given, but for the structure rule, and the budget."""
     name, _, settings = str(run.settings["decoder"]).partition(":")
     shared = [setting for setting in settings.split(",") if setting and not setting.startswith("structure=")]
     return f"{', '.join([name, *shared])}, budget {run.settings['budget']}"

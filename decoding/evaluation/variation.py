@@ -50,6 +50,7 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
     for task, members in tasks.items():
         base = Items.of(runs[BASE], members, None)
         found = {way: _whole(Items.of(runs[way], members, None)) for way in sorted(runs, key=_place) if way != BASE}
+        found = {way: items for way, items in found.items() if any(len(draws) > 1 for draws in items.draws.values())}
         rows += (row for way, items in found.items() for row in _row(task, way, base, items))
         beside += (row for pair in permutations(found, 2) for row in _beside(task, *pair, base, found))
     first = Table(
@@ -89,9 +90,9 @@ def _place(way: str) -> tuple[bool, str]:
 
 def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell, ...]]:
     both = [item for item in base.draws if item in items.draws]
-    size = len(items.draws[both[0]]) if both else 0
-    if size < 2:
+    if not both:
         return
+    size = len(items.draws[both[0]])
     found = accuracies(Items({item: items.draws[item] for item in both}), size)
     assert found is not None
     differing, wrong = _differing(base, items, both), _wrong(base, both)
