@@ -89,22 +89,24 @@ class StructureRule:
         return replace(self, length=rule)
 
 
-def _by_posterior(name: str, length: LengthRule, choice: Choice) -> StructureRule:
+def by_posterior(name: str, length: LengthRule, choice: Choice) -> StructureRule:
+    """The rule that takes its structure from the exact posterior."""
+
     def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
         return choice(posterior(diagnostics, context, prior), streams)
 
     return StructureRule(name, length, structure, choice)
 
 
-MAP = _by_posterior("map", mode_length, lambda exact, streams: exact.map())
+MAP = by_posterior("map", mode_length, lambda exact, streams: exact.map())
 """The most probable partition, then the most probable order; the mode of the length law."""
 
-SAMPLE = _by_posterior(
+SAMPLE = by_posterior(
     "sample", sample_length, lambda exact, streams: exact.draw(1, streams.partition, streams.order)[0]
 )
 """Length from its prior, partition and order from their posterior."""
 
-CONSENSUS = _by_posterior("consensus", mode_length, lambda exact, streams: exact.consensus())
+CONSENSUS = by_posterior("consensus", mode_length, lambda exact, streams: exact.consensus())
 """The partition of least expected Hamming loss over cuts, then the most probable order; the mode of the length law."""
 
 
@@ -123,7 +125,7 @@ def shuffled(rule: StructureRule) -> StructureRule:
         law = order_law(moved, exact.diagnostics.instability, exact.prior)
         return Structure(moved, tuple(law.sample(generator=streams.order).tolist()))
 
-    return _by_posterior(f"shuffled {rule.name}", rule.length, choice)
+    return by_posterior(f"shuffled {rule.name}", rule.length, choice)
 
 
 SHUFFLED = replace(shuffled(SAMPLE), name="shuffled")

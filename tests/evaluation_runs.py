@@ -50,5 +50,18 @@ def make_run(
     return folder
 
 
+def make_pair(folder: Path) -> list[Path]:
+    """Folders of two runs on the same items, of `fixed` and of ours."""
+    return [
+        make_run(
+            folder / "fixed",
+            {"maths": ["1100000111"], "logic": ["1" * 4]},
+            decoder="fixed",
+            figures={"forward_passes": 64},
+        ),
+        make_run(folder / "ours", {"maths": ["1111111000"], "logic": ["1100"]}, decoder="dystruct:passes=share"),
+    ]
+
+
 def _digest(task: str, count: int) -> str:
     return digest(items(task, "test", count)) if task in DOMAINS else f"{task} {count}"

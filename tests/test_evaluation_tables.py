@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import json
 import math
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from dystruct.decoding.evaluation.statistics import Mean, mcnemar
 from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
 from dystruct.decoding.evaluation.table import Number, Table
 from dystruct.decoding.evaluation.tables import all_tables, comparable, main_runs
-from evaluation_runs import make_run
+from evaluation_runs import make_pair, make_run
 
 OURS, NO_SCHEDULE = "dystruct:passes=share", "dystruct:passes=share,schedule=left-to-right"
 RIGHT, OTHER = "1111111000", "1100000111"
@@ -38,15 +36,7 @@ def tables(*folders: Path) -> dict[str, Table]:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> list[Path]:
-    return [
-        make_run(
-            tmp_path / "fixed",
-            {"maths": [OTHER], "logic": ["1" * 4]},
-            decoder="fixed",
-            figures={"forward_passes": 64},
-        ),
-        make_run(tmp_path / "ours", {"maths": [RIGHT], "logic": ["1100"]}, decoder=OURS),
-    ]
+    return make_pair(tmp_path)
 
 
 def test_the_main_table(pair: list[Path]) -> None:
@@ -258,123 +248,6 @@ def test_other_evidence_weights_or_dtypes_make_another_run(tmp_path: Path) -> No
         (folder / "run.json").write_text(json.dumps(run))
     keys = [json.dumps(comparable(load_summary(folder), ())) for folder in folders]
     assert len(set(keys)) == 3
-
-
-def test_everything_is_written(pair: list[Path], tmp_path: Path) -> None:
-    written = report([tmp_path], tmp_path / "out")
-    assert all(path.stat().st_size > 0 for path in written)
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {path.name for path in written}
-    assert {
-        "tables.md",
-        "results.tex",
-        "mcnemar.csv",
-        "accuracy-maths.png",
-        "accuracy-logic.png",
-        "accuracy-mean.png",
-    } <= names
-    assert (tmp_path / "out" / "accuracy-maths.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_kept_summaries_make_the_same_tables(pair: list[Path], tmp_path: Path) -> None:
-    out, again = tmp_path / "out", tmp_path / "again"
-    written = report(pair, out, summaries=True)
-    kept = [out / folder.name / "summary.json" for folder in pair]
-    assert set(kept) <= set(written)
-    report([out], again)
-    assert (again / "tables.md").read_text() == (out / "tables.md").read_text()
-    for path in (out, out):  # of the results and of themselves, in place
-        report([path], out, summaries=True)
-    assert (out / "tables.md").read_text() == (again / "tables.md").read_text()
-
-
-def test_summaries_of_one_name_are_refused_before_anything_is_written(pair: list[Path], tmp_path: Path) -> None:
-    twin = tmp_path / "elsewhere" / pair[0].name
-    shutil.copytree(pair[0], twin)
-    with pytest.raises(UserError, match="Two of the runs are called"):
-        report([*pair, twin], tmp_path / "out", summaries=True)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("summaries", [True, False])
-def test_tables_among_the_results_do_not_count_as_results(pair: list[Path], tmp_path: Path, summaries: bool) -> None:
-    out = tmp_path / "out"
-    report([tmp_path], out, summaries=True)
-    first = (out / "tables.md").read_text()
-    report([tmp_path], out, summaries=summaries)
-    assert (out / "tables.md").read_text() == first
-    assert find_runs([tmp_path], out) == sorted(pair)
-    with pytest.raises(UserError, match="Two of the runs are called"):
-        report([tmp_path, out], out, summaries=True)  # named itself
-
-
-def test_a_run_among_the_tables_is_one(pair: list[Path], tmp_path: Path) -> None:
-    report([tmp_path], tmp_path / "tables", summaries=True)
-    again = make_run(tmp_path / "tables" / "again", {"maths": [RIGHT]}, decoder=OURS)
-    assert find_runs([tmp_path], tmp_path / "tables") == [*sorted(pair), again]
-
-
-def test_a_run_that_is_named_twice_is_one(pair: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(pair[0])
-    load_summary(pair[0]).save(pair[0] / "summary.json")
-    twice = [pair[0], tmp_path / "link", pair[0] / "summary.json", tmp_path / "ours" / ".." / "fixed"]
-    assert find_runs(twice) == [pair[0]]
-
-
-@pytest.mark.parametrize("name", ["results.md", "accuracy-maths.png", "tables.md", "there"])
-def test_a_summary_in_a_file_s_place_is_refused_before_anything_is_written(
-    pair: list[Path], tmp_path: Path, name: str
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "there").write_text("kept")
-    run = pair[0].rename(tmp_path / name)
-    with pytest.raises(UserError, match=rf"^The summary of the run '{name}' needs a folder .*; rename the run\.$"):
-        report([run, pair[1]], out, summaries=True)
-    assert [path.name for path in out.iterdir()] == ["there"]
-
-
-@pytest.mark.parametrize("name", ["accuracy-mean.png", "results.tex", "tables.md", "ours/summary.json"])
-def test_a_folder_in_a_file_s_place_is_refused_before_anything_is_written(
-    pair: list[Path], tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "out" / name).mkdir(parents=True)
-    before = sorted((tmp_path / "out").rglob("*"))
-    with pytest.raises(UserError, match=rf"{name}' is a folder; name a file to write\.$"):
-        report(pair, tmp_path / "out", summaries=True)
-    assert sorted((tmp_path / "out").rglob("*")) == before
-
-
-def test_a_plot_is_written_whole_or_not_at_all(
-    pair: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(self: Path, content: bytes) -> None:
-        self.write_text("half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    report(pair, tmp_path / "out")
-    before = (tmp_path / "out" / "accuracy-maths.png").read_bytes()
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(UserError, match="No space left on device"):
-        report(pair, tmp_path / "out")
-    assert (tmp_path / "out" / "accuracy-maths.png").read_bytes() == before
-    assert not list((tmp_path / "out").glob("*.partial"))
-
-
-def test_what_an_earlier_call_wrote_is_removed_and_nothing_else(pair: list[Path], tmp_path: Path) -> None:
-    alone, out = tmp_path / "alone", tmp_path / "out"
-    report(pair, out, summaries=True)
-    own = ("notes.md", "structures.md", "results.txt", "accuracy.png")
-    for name in own:
-        (out / name).write_text("kept")
-    report(pair[:1], out)
-    report(pair[:1], alone)
-    kept = {*own, *(folder.name for folder in pair)}
-    assert {path.name for path in out.iterdir()} - {path.name for path in alone.iterdir()} == kept
-    assert not (out / "mcnemar.md").exists() and not list(out.glob("accuracy-*"))
-    (out / "tables.md").write_text("# My own\n\n## notes\n")
-    report(pair, out)
-    assert all((out / name).read_text() == "kept" for name in own)
 
 
 def test_latex_is_balanced_and_escaped() -> None:

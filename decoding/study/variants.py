@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dystruct.inference import RULES, StructurePosterior, StructureRule, posterior, shuffled
-from dystruct.inference.rules import Choice, Streams
+from dystruct.inference import RULES, StructurePosterior, StructureRule, shuffled
+from dystruct.inference.rules import Streams, by_posterior
 from dystruct.model import (
-    Context,
     Diagnostics,
     EvidenceWeights,
     Partition,
@@ -70,14 +69,7 @@ def likeliest_order(rule: StructureRule) -> StructureRule:
         law = order_law(partition, exact.diagnostics.instability, exact.prior)
         return Structure(partition, tuple(law.mode.tolist()))
 
-    return _choosing(f"{rule.name}, likeliest order", rule, choice)
-
-
-def _choosing(name: str, rule: StructureRule, choice: Choice) -> StructureRule:
-    def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-        return choice(posterior(diagnostics, context, prior), streams)
-
-    return StructureRule(name, rule.length, structure, choice)
+    return by_posterior(f"{rule.name}, likeliest order", rule.length, choice)
 
 
 @dataclass(frozen=True)
