@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from ..errors import UserError
 from ..files import save_json
+from ..kinds import is_whole
 from ..plain import as_plain
 from .agreement import compare, filled
 
@@ -257,7 +258,7 @@ def _is_record(line: Any) -> bool:
         if not isinstance(place, list) or len(place) != 2:
             return False
         numbers += place
-    return all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 for value in numbers)
+    return all(is_whole(value) and 0 <= value < 1 << 63 for value in numbers)
 
 
 def _cut(file: BinaryIO, length: int, folder: Path) -> None:

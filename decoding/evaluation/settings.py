@@ -15,6 +15,7 @@ from ..calibration_file import fingerprint
 from ..ending import check_unicode, checked_stop
 from ..errors import UserError
 from ..forward import Caching, check_caching
+from ..kinds import is_number, is_whole
 from ..named import named_decoder
 from ..plain import as_plain
 from ..row import Decoder
@@ -69,7 +70,7 @@ class RunSettings:
             raise UserError("No seed is named; give one, such as 0.")
         for seed in self.seeds:
             _check_whole("seed", seed, 0)
-        if not isinstance(self.temperature, int | float) or not math.isfinite(self.temperature) or self.temperature < 0:
+        if not is_number(self.temperature) or not math.isfinite(self.temperature) or self.temperature < 0:
             raise UserError(f"temperature must be 0 or a positive number, not {self.temperature!r}.")
         check_caching(self.prefix_cache)
         checked_stop(self.stop)
@@ -166,6 +167,6 @@ _DESCRIBED: dict[str, Any] = {
 
 
 def _check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+    if not is_whole(value) or not least <= value <= most:
         allowed = f"of at least {least}" if math.isinf(most) else f"from {least} to {most}"
         raise UserError(f"{name} must be a whole number {allowed}, not {value!r}.")
