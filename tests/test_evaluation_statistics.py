@@ -94,6 +94,45 @@ def test_auroc_of_one_kind_is_none() -> None:
     assert auroc([1, 2, 3], [True, False, False]) is None
 
 
+SCORED = st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.sampled_from("abc")), min_size=4, max_size=40)
+
+
+@given(SCORED)
+def test_auroc_within_strata_against_every_pair(answers: list[tuple[int, bool, str]]) -> None:
+    """Pairs of one stratum alone count, and what is added to a stratum's scores changes nothing."""
+    scores, wrong, strata = (list(column) for column in zip(*answers, strict=True))
+    large = {
+        stratum: [[score for score, bad, of in answers if of == stratum and bad == kind] for kind in (True, False)]
+        for stratum in set(strata)
+    }
+    large = {stratum: kinds for stratum, kinds in large.items() if min(map(len, kinds)) > 1}
+    pairs = [(a > b) + (a == b) / 2 for bad, good in large.values() for a in bad for b in good]
+    found = auroc(scores, wrong, strata)
+    if not pairs:
+        assert found is None
+        return
+    assert found is not None and found.value == pytest.approx(sum(pairs) / len(pairs))
+    assert (found.wrong, found.right) == tuple(sum(len(kinds[i]) for kinds in large.values()) for i in (0, 1))
+    moved = [score + {"a": 0, "b": 100, "c": -50}[of] for score, _, of in answers]
+    assert auroc(moved, wrong, strata) == found
+    if len(set(strata)) == 1:
+        assert found == auroc(scores, wrong)
+
+
+def test_auroc_s_interval_within_strata_covers() -> None:
+    """As above, with strata of different size and rate of errors, whose scores lie apart."""
+    generator = np.random.default_rng(1)
+    covered = 0
+    for _ in range(200):
+        parts = [(60, 0.7, 0.0), (40, 0.3, 3.0), (30, 0.5, -2.0)]
+        kinds = [np.arange(count) < rate * count for count, rate, _ in parts]
+        scores = [generator.normal(bad + level, 1) for bad, (_, _, level) in zip(kinds, parts, strict=True)]
+        found = auroc(np.concatenate(scores), np.concatenate(kinds), np.repeat([0, 1, 2], [60, 40, 30]))
+        assert found is not None
+        covered += found.low <= 0.7602499389 <= found.high
+    assert covered >= 176
+
+
 def data(seed: int, effect: float, count: int = 300) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     generator = np.random.default_rng(seed)
     confidence, score = generator.normal(size=(2, count))
@@ -125,6 +164,46 @@ def test_the_likelihood_ratio_s_false_alarms() -> None:
         assert found is not None
         alarms += found.p < 0.05
     assert 1 <= alarms < 17
+
+
+def stratified(seed: int, effect: float, count: int = 300) -> tuple[np.ndarray, ...]:
+    """As `data`, but in three strata whose scores and errors rise together; a fourth is all wrong."""
+    generator = np.random.default_rng(seed)
+    strata = generator.integers(0, 4, count)
+    confidence, score = generator.normal(size=(2, count)) + strata
+    chance = 1 / (1 + np.exp(2 - 2 * strata - effect * (score - strata)))
+    return confidence, score, (generator.random(count) < chance) | (strata == 3), strata
+
+
+def test_the_likelihood_ratio_within_strata() -> None:
+    confidence, score, wrong, strata = stratified(4, 0.5, 800)
+    found = likelihood_ratio(confidence, score, wrong, strata)
+    assert found is not None
+    kept = strata < 3
+
+    def of(*columns: np.ndarray) -> float:
+        design = np.stack((*((strata == s).astype(float) for s in range(3)), *columns), axis=1)[kept]
+        fitted = LogisticRegression(C=1e10, tol=1e-9, max_iter=2000, fit_intercept=False).fit(design, wrong[kept])
+        return -log_loss(wrong[kept], fitted.predict_proba(design), normalize=False)
+
+    assert found.statistic == pytest.approx(2 * (of(confidence, score) - of(confidence)), abs=1e-4)
+    assert found.degrees == 1 and found.p < 0.01
+    apart = likelihood_ratio(confidence, score - 5.0 * strata, wrong, strata)
+    assert apart is not None and apart.statistic == pytest.approx(found.statistic, abs=1e-6)
+    constant = likelihood_ratio(confidence, strata.astype(float), wrong, strata)
+    assert constant is None, "a score that only tells the strata"
+
+
+def test_strata_are_no_false_alarm() -> None:
+    """Of 150 as above 5% alarm, where hard strata have high scores that say nothing inside; without strata most do."""
+    alarms = {True: 0, False: 0}
+    for seed in range(150):
+        confidence, score, wrong, strata = stratified(seed, 0.0, 200)
+        for told in alarms:
+            found = likelihood_ratio(confidence, score, wrong, strata if told else None)
+            assert found is not None
+            alarms[told] += found.p < 0.05
+    assert 1 <= alarms[True] < 17 and alarms[False] > 120
 
 
 def test_what_has_no_finite_maximum_is_none() -> None:

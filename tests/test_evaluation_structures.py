@@ -16,7 +16,7 @@ from command_line import helps
 from dystruct.decoding import Block, DyStruct, UserError, generate
 from dystruct.decoding.evaluation.draws import DRAWN, with_draw
 from dystruct.decoding.evaluation.report import report
-from dystruct.decoding.evaluation.statistics import auroc
+from dystruct.decoding.evaluation.statistics import auroc, likelihood_ratio
 from dystruct.decoding.evaluation.structures import Items, accuracies, majority, structure_tables
 from dystruct.decoding.evaluation.table import Number
 from evaluation_runs import FIGURES, make_run
@@ -96,11 +96,12 @@ def test_the_tables(tmp_path: Path) -> None:
     assert int(rows["entropy"]["wrong"]) == right.count("0")
 
 
-def test_all_tasks_together_are_as_one_task() -> None:
+def test_all_tasks_together() -> None:
+    """Accuracies are as of one task; scores foretell errors inside the tasks, by as many pairs as these have."""
     generator = random.Random(5)
 
     def record(task: str, item: int, draw: int) -> dict[str, Any]:
-        value = generator.choice("abc")
+        value = generator.choice("abc" if task == "x" else "abbbcc")
         told = {"entropy": generator.random(), "confidence": generator.random(), "map_probability": generator.random()}
         return {"task": task, "item": item, "seed": 0, "draw": draw, "value": value, "correct": value == "a", **told}
 
@@ -112,13 +113,25 @@ def test_all_tasks_together_are_as_one_task() -> None:
         rule: [{**r, "task": "all", "item": r["item"] + 20 * (r["task"] == "y")} for r in found]
         for rule, found in two.items()
     }
-    for apart, together in zip(structure_tables(two, 0, ""), structure_tables(one, 0, ""), strict=True):
-        rows = [row for row in apart.rows if row[0] == "all"]
-        assert len(rows) * 3 == len(apart.rows)
-        for row, wanted in zip(rows, together.rows, strict=True):
-            for cell, known in zip(row, wanted, strict=True):
-                value, target = (x.value if isinstance(x, Number) else x for x in (cell, known))
-                assert value == (pytest.approx(target) if isinstance(target, float) else target)
+    (apart, foretold), (together, _) = structure_tables(two, 0, ""), structure_tables(one, 0, "")
+    rows = [row for row in apart.rows if row[0] == "all"]
+    assert len(rows) * 3 == len(apart.rows)
+    for row, wanted in zip(rows, together.rows, strict=True):
+        for cell, known in zip(row, wanted, strict=True):
+            value, target = (x.value if isinstance(x, Number) else x for x in (cell, known))
+            assert value == (pytest.approx(target) if isinstance(target, float) else target)
+
+    by_name = {row[:2]: dict(zip(foretold.columns, row, strict=True)) for row in foretold.rows}
+    for score in ("token confidence", "entropy", "disagreement"):
+        parts = [by_name[task, score] for task in ("x", "y")]
+        pairs = [part["wrong"] * part["right"] for part in parts]
+        wanted = sum(n * part["AUROC"].value for n, part in zip(pairs, parts, strict=True)) / sum(pairs)
+        assert by_name["all", score]["AUROC"].value == pytest.approx(wanted)
+    wrong = [not r["correct"] for r in two["map"]]
+    ratio = likelihood_ratio(
+        [-r["confidence"] for r in two["map"]], [r["entropy"] for r in two["map"]], wrong, ["x"] * 20 + ["y"] * 20
+    )
+    assert ratio is not None and by_name["all", "entropy"]["χ²"].value == pytest.approx(ratio.statistic)
 
 
 def test_there_are_none_without_both_rules() -> None:

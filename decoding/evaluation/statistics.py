@@ -58,8 +58,9 @@ class Auroc:
 class LikelihoodRatio:
     """Whether further scores say more of wrongness than confidence alone: nested logistic regressions.
 
-    coefficients: of the larger model, a standard deviation of each score, the baseline's first. statistic: twice the
-    difference of their log likelihoods, chi-square with as many degrees of freedom as there are further scores.
+    coefficients: of the larger model, a standard deviation (within strata) of each score, the baseline's first.
+    statistic: twice the difference of their log likelihoods, chi-square with as many degrees of freedom as there are
+    further scores.
     """
 
     coefficients: tuple[float, ...]
@@ -100,51 +101,77 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     )  # fmt: skip
 
 
-def auroc(scores: ArrayLike, wrong: ArrayLike) -> Auroc | None:
+def auroc(scores: ArrayLike, wrong: ArrayLike, strata: ArrayLike | None = None) -> Auroc | None:
     """How well a score (n,) foretells which answers are wrong (n,); None unless there are two of either kind.
 
-    The interval is DeLong's, from the variances of the placements of each kind among the other.
+    The interval is DeLong's, from the variances of the placements of each kind among the other. strata (n,): what each
+    answer belongs to; answers are then compared within a stratum only, so that a score that tells hard strata from easy
+    ones gains nothing by it. Strata without two of either kind are left out.
     """
     score, bad = np.asarray(scores, dtype=float), np.asarray(wrong, dtype=bool)
-    positive, negative = score[bad], score[~bad]
-    m, n = len(positive), len(negative)
+    parts = [_auroc(score[bad & inside], score[~bad & inside]) for inside in _within(strata, len(score))]
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    values, variances, counts = (np.array(column) for column in zip(*known, strict=True))
+    share = counts.prod(axis=1) / counts.prod(axis=1).sum()  # of all pairs
+    value, spread = float(share @ values), math.sqrt(float(share**2 @ variances))
+    reach = float(norm.ppf(0.975)) * spread
+    m, n = counts.sum(axis=0)
+    return Auroc(value, max(0.0, value - reach), min(1.0, value + reach), int(m), int(n))
+
+
+def _auroc(wrong: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[float, float, tuple[int, int]] | None:
+    """AUROC of the scores of either kind, its variance, and their numbers; None unless there are two of either."""
+    m, n = len(wrong), len(right)
     if m < 2 or n < 2:
         return None
-    ranks = rankdata(np.concatenate((positive, negative)))
-    above = (ranks[:m] - rankdata(positive)) / n  # of each wrong answer, the share of right ones below it
-    below = 1 - (ranks[m:] - rankdata(negative)) / m
-    value = float(above.mean())
-    spread = math.sqrt(above.var(ddof=1) / m + below.var(ddof=1) / n)
-    reach = float(norm.ppf(0.975)) * spread
-    return Auroc(value, max(0.0, value - reach), min(1.0, value + reach), m, n)
+    ranks = rankdata(np.concatenate((wrong, right)))
+    above = (ranks[:m] - rankdata(wrong)) / n  # of each wrong answer, the share of right ones below it
+    below = 1 - (ranks[m:] - rankdata(right)) / m
+    return float(above.mean()), float(above.var(ddof=1) / m + below.var(ddof=1) / n), (m, n)
 
 
-def likelihood_ratio(baseline: ArrayLike, further: ArrayLike, wrong: ArrayLike) -> LikelihoodRatio | None:
+def _within(strata: ArrayLike | None, count: int) -> NDArray[np.bool_]:
+    """Which of the answers each stratum has (strata, n); without strata all of them are in one."""
+    belongs = np.zeros(count) if strata is None else np.asarray(strata)
+    return np.asarray(np.unique(belongs)[:, None] == belongs)
+
+
+def likelihood_ratio(
+    baseline: ArrayLike, further: ArrayLike, wrong: ArrayLike, strata: ArrayLike | None = None
+) -> LikelihoodRatio | None:
     """Logistic regression of wrongness (n,) on a baseline score (n,), and on further ones (n, k) beside it.
 
-    None where the maximum is not finite: a score separates the two kinds, is constant, or there is but one kind.
+    strata (n,): what each answer belongs to, with an intercept for each in both models; strata of one kind only say
+    nothing and are left out. None where the maximum is not finite: a score separates the two kinds, is constant, or
+    there is but one kind.
     """
     bad = np.asarray(wrong, dtype=float)
-    if not len(bad):
-        return None
     first = np.asarray(baseline, dtype=float).reshape(-1, 1)
-    more = np.asarray(further, dtype=float).reshape(len(first), -1)
-    scores = np.concatenate((first, more), axis=1)
-    if bad.min() == bad.max() or (np.ptp(scores, axis=0) == 0).any():
+    scores = np.concatenate((first, np.asarray(further, dtype=float).reshape(len(first), -1)), axis=1)
+    mixed = [inside for inside in _within(strata, len(bad)) if 0 < bad[inside].sum() < inside.sum()]
+    if not mixed:
         return None
-    scores = (scores - scores.mean(axis=0)) / scores.std(axis=0)
-    small, large = _logistic(scores[:, :1], bad), _logistic(scores, bad)
+    kept = np.any(mixed, axis=0)
+    if (np.max([np.ptp(scores[inside], axis=0) for inside in mixed], axis=0) == 0).any():
+        return None
+    for inside in mixed:
+        scores[inside] -= scores[inside].mean(axis=0)
+    bad, scores, intercepts = bad[kept], scores[kept], np.array(mixed, dtype=float).T[kept]
+    scores /= scores.std(axis=0)
+    small = _logistic(np.concatenate((intercepts, scores[:, :1]), axis=1), bad)
+    large = _logistic(np.concatenate((intercepts, scores), axis=1), bad)
     if small is None or large is None:
         return None
     statistic = max(0.0, 2 * (large[1] - small[1]))
-    degrees = more.shape[1]
-    coefficients = tuple(float(value) for value in large[0][1:])
+    degrees = scores.shape[1] - 1
+    coefficients = tuple(float(value) for value in large[0][len(mixed) :])
     return LikelihoodRatio(coefficients, statistic, degrees, float(chi2.sf(statistic, degrees)))
 
 
-def _logistic(scores: NDArray[np.float64], bad: NDArray[np.float64]) -> tuple[NDArray[np.float64], float] | None:
-    """Coefficients (1 + k,), the intercept first, and log likelihood of a logistic regression; None if not finite."""
-    design = np.concatenate((np.ones((len(scores), 1)), scores), axis=1)
+def _logistic(design: NDArray[np.float64], bad: NDArray[np.float64]) -> tuple[NDArray[np.float64], float] | None:
+    """Coefficients (k,) and log likelihood of a logistic regression on a design (n, k); None if not finite."""
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         logits = design @ weights

@@ -6,7 +6,8 @@ each prompt has several that share its token noise (`draws`). An item's answers 
 
 Scores of an item, each larger where its structure is less certain: the posterior's entropy a window (nats), and
 1 - P(MAP | O) a window, both on the MAP run, and the share of the sampled answers that differ from the MAP answer.
-What they foretell is that the MAP answer is wrong; the baseline is the negative mean confidence of its tokens.
+What they foretell is that the MAP answer is wrong; the baseline is the negative mean confidence of its tokens. For all
+tasks together answers are compared within their task, so that no score gains by telling hard tasks from easy ones.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Items:
             if record["task"] in tasks and seed in (None, record["seed"]) and record["correct"] is not None:
                 draws.setdefault((record["task"], record["item"]), []).append(record)
         return cls(draws)
+
+    def differing(self, item: tuple[str, int], value: Any) -> float:
+        """The share of an item's answers that are not this one."""
+        draws = self.draws[item]
+        return sum(record["value"] != value for record in draws) / len(draws)
 
 
 @dataclass(frozen=True)
@@ -93,16 +99,19 @@ def rule_of(settings: Mapping[str, Any]) -> str | None:
     return rule if rule in RULES else None
 
 
+def pools(records: Sequence[Record]) -> dict[str, list[str]]:
+    """What has a row in the tables, and its tasks: each task, and all of them where there are several."""
+    found = {task: [task] for task in dict.fromkeys(record["task"] for record in records)}
+    return {**found, "all": list(found)} if len(found) > 1 else found
+
+
 def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described: str) -> list[Table]:
     """The tables for runs by structure rule (map, consensus, sample); none without map and sample."""
     if not {"map", "sample"} <= set(runs):
         return []
-    tasks = {task: [task] for task in dict.fromkeys(record["task"] for record in runs["map"])}
-    if len(tasks) > 1:
-        tasks["all"] = list(tasks)
     rows: list[tuple[Cell, ...]] = []
     foretold: list[tuple[Cell, ...]] = []
-    for task, members in tasks.items():
+    for task, members in pools(runs["map"]).items():
         found = {rule: Items.of(records, members, seed) for rule, records in runs.items()}
         rows += _accuracy_rows(task, found)
         foretold += _score_rows(task, found)
@@ -120,7 +129,7 @@ def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described:
     second = Table(
         "uncertainty",
         "Does structure uncertainty foretell that the MAP answer is wrong? AUROC with DeLong's 95% interval, and the "
-        f"likelihood ratio test of the score beside mean token confidence ({described}).",
+        f"likelihood ratio test of the score beside mean token confidence; of all tasks, within tasks ({described}).",
         (
             "task",
             "score",
@@ -164,29 +173,31 @@ def _accuracy_rows(task: str, found: Mapping[str, Items]) -> list[tuple[Cell, ..
 def _score_rows(task: str, found: Mapping[str, Items]) -> list[tuple[Cell, ...]]:
     """A row for token confidence, one for each score, one for all of them."""
     known = []
-    for item, draws in found["sample"].draws.items():
+    for item in found["sample"].draws:
         best = _first(found["map"], item)
         if best is not None and best["confidence"] is not None and best["map_probability"] is not None:
-            differing = sum(record["value"] != best["value"] for record in draws) / len(draws)
-            known.append(
-                (not best["correct"], -best["confidence"], best["entropy"], 1 - best["map_probability"], differing)
-            )
+            differing = found["sample"].differing(item, best["value"])
+            doubt = 1 - best["map_probability"]
+            known.append((item[0], not best["correct"], -best["confidence"], best["entropy"], doubt, differing))
     if not known:
         return []
-    wrong, baseline, *scores = (np.asarray(column, dtype=float) for column in zip(*known, strict=True))
-    rows = [_score_row(task, "token confidence", baseline, wrong, None, None)]
+    strata, *columns = zip(*known, strict=True)
+    wrong, baseline, *scores = (np.asarray(column, dtype=float) for column in columns)
+    rows = [_score_row(task, "token confidence", baseline, wrong, strata, None, None)]
     for name, score in zip(SCORES.values(), scores, strict=True):
-        rows.append(_score_row(task, name, score, wrong, baseline, score[:, None]))
-    return [*rows, _score_row(task, "all three", None, wrong, baseline, np.stack(scores, axis=1))]
+        rows.append(_score_row(task, name, score, wrong, strata, baseline, score[:, None]))
+    return [*rows, _score_row(task, "all three", None, wrong, strata, baseline, np.stack(scores, axis=1))]
 
 
-def _score_row(task: str, name: str, score: Any, wrong: Any, baseline: Any, further: Any) -> tuple[Cell, ...]:
+def _score_row(
+    task: str, name: str, score: Any, wrong: Any, strata: Any, baseline: Any, further: Any
+) -> tuple[Cell, ...]:
     counts = int(wrong.sum()), int((1 - wrong).sum())
-    area = None if score is None else auroc(score, wrong)
+    area = None if score is None else auroc(score, wrong, strata)
     limits = (
         (None, None, None) if area is None else tuple(Number(x, digits=3) for x in (area.value, area.low, area.high))
     )
-    ratio = None if baseline is None else likelihood_ratio(baseline, further, wrong)
+    ratio = None if baseline is None else likelihood_ratio(baseline, further, wrong, strata)
     if ratio is None:
         return (task, name, *counts, *limits, None, None, None, None)
     slope = Number(ratio.coefficients[1], digits=2) if ratio.degrees == 1 else None

@@ -3,7 +3,8 @@
 The base is MAP at temperature 0, with one answer an item. Each way gives several: runs that differ from the base in the
 structure rule alone (sampled or shuffled structures, `draws`), or in temperature and seeds alone (sampled tokens).
 A way's score of an item is the share of its answers that differ from the base's; what it may foretell is that the
-base's answer is wrong. So drawn tokens say what drawn structures have to beat.
+base's answer is wrong. So drawn tokens say what drawn structures have to beat. Of all tasks together answers are
+compared within their task.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .statistics import auroc, likelihood_ratio, mean
-from .structures import Items, Record, accuracies
+from .structures import Items, Record, accuracies, pools
 from .table import Cell, Number, Table, percentage
 
 BASE = "MAP"
@@ -42,12 +43,9 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
     """
     if BASE not in runs or len(runs) < 3:
         return []
-    tasks = {task: [task] for task in dict.fromkeys(record["task"] for record in runs[BASE])}
-    if len(tasks) > 1:
-        tasks["all"] = list(tasks)
     rows: list[tuple[Cell, ...]] = []
     beside: list[tuple[Cell, ...]] = []
-    for task, members in tasks.items():
+    for task, members in pools(runs[BASE]).items():
         base = Items.of(runs[BASE], members, None)
         found = {way: _whole(Items.of(runs[way], members, None)) for way in sorted(runs, key=_place) if way != BASE}
         found = {way: items for way, items in found.items() if any(len(draws) > 1 for draws in items.draws.values())}
@@ -57,7 +55,7 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
         "variation",
         f"Ways to vary an answer: accuracy in percent ± standard error of MAP's answer and of S others, percent "
         f"of equal answers, and whether the share that differs from MAP's foretells that MAP's is wrong: AUROC with "
-        f"DeLong's 95% interval ({described}).",
+        f"DeLong's 95% interval, of all tasks within tasks ({described}).",
         (
             "task", "way", "S", "items", "MAP", "one of S", "majority", "oracle best", "agree", "agree with MAP",
             "AUROC", "low", "high",
@@ -67,7 +65,7 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
     second = Table(
         "disagreement",
         "Does disagreement in one way foretell wrong MAP answers beside disagreement in another? Likelihood ratio test "
-        f"of nested logistic regressions ({described}).",
+        f"of nested logistic regressions, with an intercept for each task ({described}).",
         ("task", "disagreement of", "beside that of", "items", "a standard deviation", "χ²", "df", "p"),
         tuple(beside),
     )
@@ -96,7 +94,7 @@ def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell,
     found = accuracies(Items({item: items.draws[item] for item in both}), size)
     assert found is not None
     differing, wrong = _differing(base, items, both), _wrong(base, both)
-    area = auroc(differing, wrong)
+    area = auroc(differing, wrong, _tasks(both))
     limits = (None,) * 3 if area is None else tuple(Number(x, digits=3) for x in (area.value, area.low, area.high))
     yield (
         task, way, size, len(both), percentage(mean(1 - wrong)), percentage(found.one), percentage(found.majority),
@@ -107,7 +105,7 @@ def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell,
 def _beside(task: str, way: str, other: str, base: Items, found: Mapping[str, Items]) -> Iterator[tuple[Cell, ...]]:
     both = [item for item in base.draws if item in found[way].draws and item in found[other].draws]
     scores = [_differing(base, found[name], both) for name in (other, way)]
-    ratio = likelihood_ratio(scores[0], scores[1], _wrong(base, both))
+    ratio = likelihood_ratio(scores[0], scores[1], _wrong(base, both), _tasks(both))
     if ratio is not None:
         yield (
             task, way, other, len(both), Number(ratio.coefficients[1], digits=2), Number(ratio.statistic, digits=2),
@@ -117,11 +115,14 @@ def _beside(task: str, way: str, other: str, base: Items, found: Mapping[str, It
 
 def _differing(base: Items, items: Items, both: Sequence[tuple[str, int]]) -> Any:
     """Of each item, the share of its answers that differ from the base's (n,)."""
-    return np.array(
-        [mean([r["value"] != base.draws[item][0]["value"] for r in items.draws[item]]).value for item in both]
-    )
+    return np.array([items.differing(item, base.draws[item][0]["value"]) for item in both])
 
 
 def _wrong(base: Items, both: Sequence[tuple[str, int]]) -> Any:
     """Of each item, 1 where the base's answer is wrong, else 0 (n,)."""
     return np.array([float(not base.draws[item][0]["correct"]) for item in both])
+
+
+def _tasks(both: Sequence[tuple[str, int]]) -> list[str]:
+    """Of each item, its task."""
+    return [task for task, _ in both]
