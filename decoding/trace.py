@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FORMAT = "dystruct-trace-1"
 PassKind = Literal["diagnostic", "resolve", "weld"]
+_AGREEMENT = 1e-6  # of cut marginals computed again; the trace has all their digits
 
 
 @dataclass(frozen=True)
@@ -168,11 +169,30 @@ class Window:
 
     @property
     def posterior(self) -> StructurePosterior | None:
-        """The exact posterior that its structure came from, computed anew; None without one, or without a prior."""
-        from .replay.record import recomputed  # knows traces itself
+        """The exact posterior that its structure came from, computed anew; None without one, or without a prior.
 
-        before, prior = self.opened.previous_instability, self.labels.settings.get("prior")
-        return None if self.structure is None else recomputed(self.structure, before, prior)
+        A decoder of one's own need not have the prior that its settings name: what is computed has to give the recorded
+        cut marginals again, else it is None.
+        """
+        import torch
+
+        from dystruct.inference import posterior
+        from dystruct.model import Context, Diagnostics, PriorConfig
+
+        chosen = self.structure
+        if chosen is None:
+            return None
+        try:
+            exact = posterior(
+                Diagnostics(chosen.instability, chosen.edge_logit),  # type: ignore[arg-type] # takes lists, too
+                Context(self.opened.previous_instability),
+                PriorConfig(**self.labels.settings["prior"]),
+            )
+        except (KeyError, ValueError, TypeError):
+            return None
+        recorded = torch.tensor(chosen.cut_marginals, dtype=torch.float64)
+        same = recorded.shape == exact.cut_marginals.shape
+        return exact if same and torch.allclose(exact.cut_marginals, recorded, rtol=0.0, atol=_AGREEMENT) else None
 
     def events(self) -> Iterator[Event]:
         """The window's events in the order in which they happened."""

@@ -16,16 +16,12 @@ import math
 from collections.abc import Iterable
 from typing import Any, get_args
 
-import torch
-
-from dystruct.inference import StructurePosterior, posterior
-from dystruct.model import Context, Diagnostics, PriorConfig
+from dystruct.inference import StructurePosterior
 
 from ..trace import Commit, Generation, PassKind, Remask, Step, StructureChosen, Window
 from ..wording import TokenTexts, caption, is_inferred, literal, summary
 
 KINDS = get_args(PassKind)
-_AGREEMENT = 1e-6  # of cut marginals computed again; the trace has all their digits
 
 
 def record(generation: Generation) -> dict[str, Any]:
@@ -58,7 +54,7 @@ def _record(generation: Generation) -> dict[str, Any]:
         "breaks": [place for place, token in enumerate(ids) if "\n" in generation.token_texts[token]],
         "ends": [place for place, token in enumerate(ids) if token in generation.end_tokens],
         "useful": generation.useful_tokens,
-        "windows": [_window(window, generation.settings) for window in generation.windows],
+        "windows": [_window(window) for window in generation.windows],
         "steps": [
             _step(step, place, index) for place, window in enumerate(generation.windows) for step in window.steps
         ],
@@ -99,18 +95,18 @@ def _changes(changes: Iterable[Commit | Remask], index: dict[int, int]) -> list[
     ]  # fmt: skip
 
 
-def _window(window: Window, settings: dict[str, Any]) -> dict[str, Any]:
+def _window(window: Window) -> dict[str, Any]:
     opened, structure = window.opened, window.structure
     return {
         "start": opened.start,
         "length": opened.length,
         "rate": None if opened.rate is None else _short(opened.rate),
-        "structure": None if structure is None else _structure(structure, window, settings),
+        "structure": None if structure is None else _structure(structure, window),
         "instability": None if window.closed.mean_instability is None else _short(window.closed.mean_instability),
     }
 
 
-def _structure(chosen: StructureChosen, window: Window, settings: dict[str, Any]) -> dict[str, Any]:
+def _structure(chosen: StructureChosen, window: Window) -> dict[str, Any]:
     return {
         "ends": chosen.ends,
         "order": chosen.order,
@@ -121,36 +117,16 @@ def _structure(chosen: StructureChosen, window: Window, settings: dict[str, Any]
         "passes": chosen.passes,
         "log": _short(chosen.log_probability),
         "entropy": _short(chosen.entropy),
-        "exact": _exact(chosen, window, settings.get("prior")),
+        "exact": _exact(window.posterior),
     }
 
 
-def _exact(chosen: StructureChosen, window: Window, prior: Any) -> dict[str, Any] | None:
+def _exact(exact: StructurePosterior | None) -> dict[str, Any] | None:
     """The MAP partition and the block count's law; None where the trace does not say what posterior it was."""
-    exact = recomputed(chosen, window.opened.previous_instability, prior)
     if exact is None:
         return None
     best = exact.map().partition
     return {"map": best.ends, "log": _short(exact.log_prob(best)), "count": _shorts(exact.block_count.tolist())}
-
-
-def recomputed(chosen: StructureChosen, previous_instability: float, prior: Any) -> StructurePosterior | None:
-    """The posterior that a structure was drawn from, by its diagnostics and the prior among a run's settings.
-
-    A decoder of one's own need not have this prior: what is computed has to give the recorded cut marginals again, else
-    the answer is None.
-    """
-    try:
-        exact = posterior(
-            Diagnostics(chosen.instability, chosen.edge_logit),  # type: ignore[arg-type] # takes lists, too
-            Context(previous_instability),
-            PriorConfig(**prior),
-        )
-    except (ValueError, TypeError):
-        return None
-    recorded = torch.tensor(chosen.cut_marginals, dtype=torch.float64)
-    same = recorded.shape == exact.cut_marginals.shape
-    return exact if same and torch.allclose(exact.cut_marginals, recorded, rtol=0.0, atol=_AGREEMENT) else None
 
 
 def _shorts(values: Iterable[float]) -> list[float | None]:
