@@ -225,8 +225,9 @@ class DyStruct:
 
 
 # The paper's settings, and its ablations: each leaves out one of the method's parts (the window of one length is as
-# long as the first one would be on average). And quick, not the paper's, which did best for its passes on the embedded
-# model: short windows, one diagnostic pass, and of the passes that a token each would take only those that it needs.
+# long as the first one would be on average). And quick, not the paper's, chosen on validation problems of the
+# embedded model: short windows, one diagnostic pass, and of the passes that a token each would take only those that it
+# needs.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "appendix": {"weld_radius": 4},

@@ -1,6 +1,7 @@
 """How cost grows with the batch, the prompt, the response and the vocabulary (benchmark 4), on random networks.
 
-The networks have the embedded model's shape. They never end a text, so that every decode is as long as it may be.
+The networks are as wide as the embedded model, with six layers of its eight (one where the vocabulary grows). They
+never end a text, so that every decode is as long as it may be.
 """
 
 from __future__ import annotations

@@ -50,7 +50,11 @@ def _from_windows(found: dict[str, Any] | None) -> Iterator[_Answer]:
 def _carried(found: dict[str, Any]) -> list[str]:
     rule = {row["rule"]: row for row in found["R3 carried"]}
     ours, literal = rule["calibrated"], rule["centred"]
-    payoff = found["R3 payoff"]["payoff"]
+    payoff = found["R3 payoff"]
+    shorter = {}
+    for kind in ("stable", "unstable"):
+        apart = payoff[f"{kind}, short"]["wrong"]["value"] - payoff[f"{kind}, long"]["wrong"]["value"]
+        shorter[kind] = f"{abs(apart):.3f} {'above' if apart > 0 else 'below'}"
     return [
         f"The calibrated one gives mu = {ours['rate']:.1f} ± {ours['rate_spread']:.1f} tokens (standard deviation over "
         f"n = {ours['windows']} windows), the centred one {literal['rate']:.1f} ± {literal['rate_spread']:.1f}.",
@@ -58,8 +62,10 @@ def _carried(found: dict[str, Any]) -> list[str]:
         f"{_against(ours['here'], CHANCE, 'better than chance', 'worse than chance', 'not told from chance')}; for the "
         f"window that follows {estimated(ours['next'])}, "
         f"{_against(ours['next'], CHANCE, 'better than chance', 'worse than chance', 'not told from chance')}.",
-        f"Behind an unstable window a short one saves {estimated(payoff, sign=True)} wrong tokens a token more than "
-        f"behind a stable one: {_against(payoff, 0, 'it pays', 'it costs', 'no difference measured')}.",
+        f"Does it pay to shorten the window after an unstable one? There the share of wrong tokens in short windows is "
+        f"{shorter['unstable']} that in long ones, after a stable one {shorter['stable']} it: "
+        f"shortening saves {estimated(payoff['payoff'], sign=True)} more after an unstable one, "
+        f"{_against(payoff['payoff'], 0, 'so it pays', 'so it costs', 'no difference measured')}.",
     ]
 
 

@@ -77,7 +77,7 @@ def _windows(found: dict[str, Any]) -> list[str]:
             ],
         ),
         f"Share of wrong tokens in the window behind a stable or unstable one (calibrated hbar, split at the median), "
-        f"by its length: {cells}. What a short window saves more behind an unstable one: "
+        f"by its length (short: up to 28 tokens): {cells}. What a short window saves more behind an unstable one: "
         f"{estimated(payoff['payoff'])}.\n\n",
         _table(
             "R4, R6: the diagnostic passes",

@@ -20,7 +20,8 @@ Decoder = Annotated[
     make_option(
         _STRUCTURE,
         "--decoder",
-        "dystruct; or block, windows of one length and no structure; or a rival, listed by `dystruct decoders`. "
+        "dystruct; or block, windows of one length and no structure; or a rival, listed by `dystruct decoders`. A name "
+        "alone: `compare` and `eval` take one with settings. "
         "Default {default}.",
         metavar="NAME",
     ),
@@ -31,7 +32,7 @@ Preset = Annotated[
         _STRUCTURE,
         "--preset",
         "paper; appendix, the same with r_weld 4; an ablation: no-schedule, no-weld, no-schedule-no-weld, "
-        "fixed-windows or one-block; or quick, short windows and a threshold, in a third of the passes. Default paper. "
+        "fixed-windows or one-block; or quick, short windows and a threshold, in fewer passes. Default paper. "
         "With a rival: faithful, as the original with all its oddities.",
         metavar="NAME",
     ),

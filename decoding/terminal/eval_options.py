@@ -16,8 +16,8 @@ _WHAT, _HARNESS, _OUTPUT = "What is run", "Tasks of lm-evaluation-harness", "Out
 Folder = Annotated[
     Path,
     typer.Argument(
-        metavar="FOLDER", help="Where the run lives; one that stands there is gone on with.", show_default=False,
-        parser=named_path,
+        metavar="FOLDER", show_default=False, parser=named_path,
+        help="Where the run lives, or a sweep's runs, a folder each; what was begun there goes on.",
     ),
 ]  # fmt: skip
 Tasks = Annotated[
@@ -119,7 +119,9 @@ Samples = Annotated[
 ]
 Traces = Annotated[
     bool,
-    make_option(_OUTPUT, "--traces/--no-traces", "Whether to keep each item's trace, some 70 kB. Default {default}."),
+    make_option(
+        _OUTPUT, "--traces/--no-traces", "Whether to keep each item's trace, some 20 to 130 kB. Default {default}."
+    ),
 ]
 
 
