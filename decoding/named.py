@@ -1,4 +1,4 @@
-"""Decoders by name: NAME, or NAME:setting=value,… as `dystruct compare`, `dystruct eval` and a sweep's file take it.
+"""Decoders by name: NAME, or NAME:setting=value,… as the command line and a sweep's file take it.
 
 What settings there are, and of which kind, is read from the decoders themselves. A setting is called as its option on
 the command line is, or, where it has none, as in Python; one that the chosen decoder has no use for is an error and
@@ -95,9 +95,13 @@ OPTIONS = {
 WITHOUT_OPTION = tuple(setting for setting in KINDS if setting not in OPTIONS.values())
 
 
-def named_decoder(text: str) -> Any:
-    """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values."""
+def named_decoder(text: str, options: Mapping[str, Any] | None = None) -> Any:
+    """The decoder that NAME or NAME:setting=value,… says. Raises UserError for unknown names and refused values.
+
+    options: further settings by option name, "--preset" among them.
+    """
     name, _, listed = text.partition(":")
+    _kind(name)
     given: dict[str, Any] = {}
     for item in filter(None, listed.split(",")):
         setting, sign, value = item.partition("=")
@@ -108,6 +112,10 @@ def named_decoder(text: str) -> Any:
         if not value and (sign or kind is not bool):
             raise UserError(f"{setting!r} in {text!r} has no value; give one, as in {setting}=….")
         given[key] = _value(setting, kind, value) if sign else True
+    for key in options or {}:
+        if key in given:
+            raise UserError(f"{key} is given twice, since {text!r} has it; give it once.")
+    given |= options or {}
     return decoder_of(name, given.pop("--preset", None), given)
 
 
@@ -117,9 +125,7 @@ def decoder_of(name: str, preset: str | None, given: Mapping[str, Any]) -> Any:
     preset: the setting to start from. Raises UserError for an unknown name, a value that the decoder refuses, and a
     setting that it has no use for.
     """
-    if name not in DECODERS:
-        raise UserError(f"There is no decoder {name!r}; the decoders are {', '.join(DECODERS)}.")
-    kind = DECODERS[name]
+    kind = _kind(name)
     settings = {field.name for field in fields(kind)}
     values = {OPTIONS.get(key, key): value for key, value in given.items()}
     for key, setting in zip(given, values, strict=True):
@@ -147,6 +153,13 @@ def decoder_of(name: str, preset: str | None, given: Mapping[str, Any]) -> Any:
         raise UserError(_refusal(str(error), given)) from error
     _check_use(made, preset, given)
     return made
+
+
+def _kind(name: str) -> type:
+    """The decoder called so. Raises UserError if there is none."""
+    if name not in DECODERS:
+        raise UserError(f"There is no decoder {name!r}; the decoders are {', '.join(DECODERS)}.")
+    return DECODERS[name]
 
 
 def _key(setting: str, text: str) -> str:

@@ -157,6 +157,20 @@ def test_an_option_without_use_in_a_preset_is_refused(preset: str, option: str) 
         decoder_of("dystruct", preset, {option: value})
 
 
+def test_settings_of_a_name_and_options_come_to_the_same(run: Run) -> None:
+    made = named_decoder("dystruct:schedule=left-to-right,alpha0=2", {"--r-weld": 3, "--preset": "quick"})
+    assert made == named_decoder("dystruct:preset=quick,schedule=left-to-right,alpha0=2,r-weld=3")
+    for again in ("r-weld=4", "r_weld=3", "preset=paper"):
+        with pytest.raises(UserError, match=r"is given twice, since 'dystruct:.*' has it; give it once"):
+            named_decoder(f"dystruct:{again}", {"--r-weld": 3, "--preset": "quick"})
+    for verb in (("generate", "abc"), ("accuracy", "--domain", "logic")):
+        run(*verb, "--decoder", "block:block-length=4", "--block-length", "8").refused("--block-length is given twice")
+        run(*verb, "--decoder", "nothing:block-length=4").refused("There is no decoder 'nothing'")
+        run(*verb, "--decoder", "block:r-weld=4").refused("--r-weld has no use with --decoder block")
+        run(*verb, "--decoder", "block:block-length=4", "--weights", "w.json").refused("--weights has no use without")
+    assert run("generate", "abc", *SMALL, "--decoder", "block:block-length=4", "--quiet").status == 0
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -84,7 +84,7 @@ def compare(
         raise UserError("The prompt is empty; give the text to answer.")
     check_unicode("The prompt", prompt)
     names = list(decoder or COMPARED)
-    source.check_use([name.partition(":")[0] for name in names])
+    source.check_use(names)
     with status("starting"):
         from .. import Block, generate
         from ..ending import checked_stop

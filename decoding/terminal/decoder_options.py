@@ -20,9 +20,8 @@ Decoder = Annotated[
     make_option(
         _STRUCTURE,
         "--decoder",
-        "dystruct; or block, windows of one length and no structure; or a rival, listed by `dystruct decoders`. A name "
-        "alone: `compare` and `eval` take one with settings. "
-        "Default {default}.",
+        "dystruct; or block, windows of one length and no structure; or a rival, listed by `dystruct decoders`. "
+        "Settings may follow, those that have no option among them: NAME:SETTING=VALUE,… Default {default}.",
         metavar="NAME",
     ),
 ]

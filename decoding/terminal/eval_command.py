@@ -52,7 +52,7 @@ def evaluate(
     """Run a decoder on tasks, score its answers, and keep every item with its trace in FOLDER."""
     files = own.named_files(data)
     caching = options.caching(prefix_cache, append_cache)
-    source.check_use([decoder.partition(":")[0]])
+    source.check_use([decoder])
     with status("starting"):
         from ..backbone import model_folder
         from ..evaluation.checks import check_code, check_run

@@ -58,9 +58,10 @@ def generate(
     with status("starting"):
         from .. import generate as run
         from ..ending import checked_stop, with_stop_tokens
-        from ..named import decoder_of
+        from ..named import named_decoder
 
-        chosen = decoder_of(decoder, preset, {**decoder_options.given(), **rivals.given})
+        presets = {} if preset is None else {"--preset": preset}
+        chosen = named_decoder(decoder, {**presets, **decoder_options.given(), **rivals.given})
         stops = checked_stop(tokens.stop or ())
     backbone = with_stop_tokens(source.load(model), stops)
     decode = functools.partial(

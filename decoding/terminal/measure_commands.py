@@ -217,11 +217,11 @@ def accuracy(
         check_file_target(save)
     _need_problems(domain)
     source.check_use([decoder])
-    from ..named import decoder_of
+    from ..named import named_decoder
     from ..tiny.accuracy import check_scorable, measure_accuracy
 
     given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
-    chosen = decoder_of(decoder, None, {name: value for name, value in given.items() if value is not None})
+    chosen = named_decoder(decoder, {name: value for name, value in given.items() if value is not None})
     check_scorable(domain, execute_code=execute_code)
     backbone = source.load(model)
     with memory_errors(min(batch_size, problems)):

@@ -120,9 +120,9 @@ class WeightedSource(Source):
     force_weights: ForceWeights = False
 
     def check_use(self, decoders: Collection[str]) -> None:
-        """Raise UserError if an option about weights is given and none of the named decoders takes any."""
+        """Raise UserError if an option about weights is given and none of the decoders takes any."""
         for name, given in (("--weights", self.weights is not None), ("--force-weights", self.force_weights)):
-            if given and "dystruct" not in decoders:
+            if given and "dystruct" not in {decoder.partition(":")[0] for decoder in decoders}:
                 raise UserError(f"{name} has no use without --decoder dystruct; leave it out.")
 
 
