@@ -197,6 +197,30 @@ def test_windows_of_a_trace_have_the_posterior_that_decoded_them() -> None:
         records_of_trace(plain.windows, plain.token_texts, prior)
 
 
+def test_every_budget_gives_a_record_of_every_window() -> None:
+    """A window that opens with one pass left is not diagnosed: its trace holds no features, and its ell are 0."""
+    prior = PriorConfig(4, 12)
+    model = backbone(hashed(8, end_logit=-1.0), weights=uneven_weights())
+    undiagnosed = 0
+    for budget in range(1, 46):
+        decoder = DyStruct(structure="sample", prior=prior)
+        found = generate(model, ["abc"], decoder, max_new_tokens=48, budget=budget)[0]
+        records = records_of_trace(found.windows, found.token_texts, prior, max_new_tokens=48)
+        for record, told in zip(records, found.windows, strict=True):
+            known = record.posterior.diagnostics
+            assert known.edge_logit.tolist() == list(told.structure.edge_logit)
+            for features, rows in (
+                (known.position_features, told.structure.position_features),
+                (known.gap_features, told.structure.gap_features),
+            ):
+                assert list(map(list, rows)) == ([] if features is None else features.tolist())
+            if known.position_features is None:
+                undiagnosed += 1
+                assert known.gap_features is None and not known.edge_logit.any()
+                assert record is records[-1]
+    assert undiagnosed > 1
+
+
 def test_what_one_window_lacks_is_left_out_for_all() -> None:
     with_all = WindowRecord(window(3), tokens=["a", "b", "c"], decoded=window(3).map())
     tree = inference_tree([with_all, window(4, features=False)], draws=4)
