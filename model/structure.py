@@ -35,8 +35,7 @@ ell enters twice, as covariate of alpha_g and as observation: separate arguments
 from __future__ import annotations
 
 import math
-import operator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 import pyro
@@ -46,6 +45,7 @@ from pyro.poutine import Trace
 from torch import Tensor
 
 from .evidence import Diagnostics
+from .kinds import real_number, whole_number
 from .partition import Partition
 from .priors import AnchoredOrder, ClippedPoisson, GapCRP, PlackettLuce, cut_log_probabilities
 
@@ -73,11 +73,10 @@ class PriorConfig:
     anchoring: Anchoring = "static"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if isinstance(getattr(self, field.name), bool):  # which Python takes for a number
-                raise ValueError(f"{field.name} must be no truth value, got {getattr(self, field.name)}.")
         for name in ("min_length", "max_length"):
-            object.__setattr__(self, name, operator.index(getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        for name in ("concentration", "context_weight", "order_temperature", "evidence_scale"):
+            object.__setattr__(self, name, real_number(name, getattr(self, name)))
         if not 1 <= self.min_length <= self.max_length:
             raise ValueError(
                 f"min_length and max_length must satisfy 1 <= min_length <= max_length, got {self.min_length} and "
@@ -111,10 +110,14 @@ class Context:
     remaining: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.previous_instability <= 1:
-            raise ValueError(f"previous_instability must lie in [0, 1], got {self.previous_instability}.")
-        if self.remaining is not None and operator.index(self.remaining) < 1:
-            raise ValueError(f"remaining must be at least 1 token, or None, got {self.remaining}: stop instead.")
+        previous = real_number("previous_instability", self.previous_instability)
+        object.__setattr__(self, "previous_instability", previous)
+        if not 0 <= previous <= 1:
+            raise ValueError(f"previous_instability must lie in [0, 1], got {previous}.")
+        if self.remaining is not None:
+            object.__setattr__(self, "remaining", whole_number("remaining", self.remaining))
+            if self.remaining < 1:
+                raise ValueError(f"remaining must be at least 1 token, or None, got {self.remaining}: stop instead.")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Structure:
     order: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        order = tuple(operator.index(block) for block in self.order)
+        order = tuple(whole_number("order", block) for block in self.order)
         if sorted(order) != list(range(self.partition.count)):
             raise ValueError(f"order must name each of the {self.partition.count} blocks once, got {order}.")
         object.__setattr__(self, "order", order)
