@@ -13,7 +13,7 @@ import xarray as xr
 from scipy import stats
 
 from dystruct.decoding import Block, DyStruct, generate
-from dystruct.inference import StructurePosterior
+from dystruct.inference import StructurePosterior, posterior
 from dystruct.inference.arviz_tree import inference_tree
 from dystruct.inference.records import WindowRecord, records_of_trace
 from dystruct.inference.without_evidence import without_evidence
@@ -21,6 +21,7 @@ from dystruct.model import (
     GAP_FEATURES,
     POSITION_FEATURES,
     Context,
+    Diagnostics,
     EvidenceWeights,
     Partition,
     PriorConfig,
@@ -112,6 +113,47 @@ def test_the_predictive_density_of_a_gap_leaves_it_out(tree: xr.DataTree) -> Non
             densities.append(whole - silent - math.log(2) + math.log(both))
         found = tree["exact"].log_predictive
         assert found[found.gap_window == index].values == pytest.approx(densities)
+
+
+@pytest.mark.parametrize(
+    "ell",
+    [
+        [-1.0, x, -1.0, -1.0, 0.0] for x in (-300.0, -38.0, 0.0, 30.0, 36.0, 38.0, 300.0)
+    ] + [[40.0], [-40.0, 40.0], [60.0, 60.0, -60.0, 60.0]],
+    ids=str,
+)  # fmt: skip
+def test_the_predictive_density_keeps_its_digits_where_a_cut_is_certain(ell: list[float]) -> None:
+    gaps = len(ell)
+    there = posterior(
+        Diagnostics([0.5] * (gaps + 1), ell), Context(), PriorConfig(min_length=1), covariate_logit=torch.zeros(gaps)
+    )
+    alpha = there.chain.concentration[0].tolist()
+    whole, scale, densities = Enumerated(ell, alpha).log_evidence, there.prior.evidence_scale, []
+    for gap in range(gaps):
+        silent = Enumerated([*ell[:gap], 0.0, *ell[gap + 1 :]], alpha).log_evidence
+        both = np.logaddexp(*(stats.norm.logpdf(ell[gap], half, scale) for half in (scale**2 / 2, -(scale**2) / 2)))
+        densities.append(whole - silent - math.log(2) + both)
+    found = inference_tree([there], draws=4)["exact"].log_predictive.values
+    assert found == pytest.approx(densities, rel=1e-13, abs=1e-12)
+
+
+def test_the_predictive_density_of_a_conditioned_window_is_given_its_conditions() -> None:
+    """At a gap that is cut, the density is that of a cut; elsewhere all partitions that meet the conditions count."""
+    there = window(6).condition({1: True, 3: False})
+    ell, alpha = there.diagnostics.edge_logit.tolist(), there.chain.concentration[0].tolist()
+
+    def evidence(logit: list[float]) -> float:
+        oracle = Enumerated(logit, alpha)
+        met = sum(p for cuts, p in oracle.prob.items() if cuts[1] and not cuts[3])
+        return oracle.log_evidence + math.log(met)
+
+    densities = []
+    for gap in range(5):
+        silent = evidence([*ell[:gap], 0.0, *ell[gap + 1 :]])
+        both = sum(stats.norm.pdf(ell[gap], mean, 1.5) for mean in (1.125, -1.125))
+        densities.append(evidence(ell) - silent - math.log(2) + math.log(both))
+    found = inference_tree([there], draws=4)["exact"].log_predictive.values
+    assert found == pytest.approx(densities, rel=1e-12)
 
 
 def test_windows_and_constant_data_are_what_was_given(tree: xr.DataTree) -> None:
