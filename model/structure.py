@@ -175,7 +175,7 @@ def concentrations(edge_logit: Tensor, context: Context, prior: PriorConfig) -> 
 
 
 def partition_law(edge_logit: Tensor, context: Context, prior: PriorConfig) -> GapCRP:
-    """The prior law of a window's cuts (L-1,), alpha_g taken from the covariate edge logits (L-1,). Same errors."""
+    """The prior law of a window's cuts (L-1,) at the `concentrations` of covariate edge logits (L-1,), same errors."""
     return GapCRP(concentrations(edge_logit, context, prior))
 
 
