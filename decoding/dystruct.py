@@ -23,6 +23,7 @@ from dystruct.model import (
     PriorConfig,
     Structure,
     block_instability,
+    concentrations,
     diagnose,
     mean_instability,
     priorities,
@@ -137,7 +138,7 @@ class DyStruct:
                 yield Pass("diagnostic", start, end, commit=shown, masked=length - before)
                 before = shown
             if count > 0:
-                exact = posterior(diagnose(*row.read_diagnostics(), weights), context, self.prior)
+                exact = self._posterior(diagnose(*row.read_diagnostics(), weights), context)
                 structure = rule.choose(exact, row.streams)
             else:
                 exact = posterior(_undiagnosed(length), context, self.prior)
@@ -171,6 +172,13 @@ class DyStruct:
                 f"The base rate cannot be removed from edge logits: {str(error).removesuffix('.')}; fit weights with "
                 f"`dystruct calibrate`, or keep it (edge_base_rate kept)."
             ) from error
+
+    def _posterior(self, diagnostics: Diagnostics, context: Context) -> StructurePosterior:
+        try:
+            concentrations(diagnostics.edge_logit, context, self.prior)
+        except ValueError as error:
+            raise UserError(f"The weights give no structure: {error}") from error
+        return posterior(diagnostics, context, self.prior)
 
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
         """T(B) for each block, not more than it has tokens (R11)."""

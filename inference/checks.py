@@ -9,7 +9,7 @@ Ranks of discrete statistics have ties. A tie is broken at random and the rank s
 uniform on (0, 1) exactly, and independent from one replication to the next, whatever the statistic.
 
 Both hold alpha_g's ell as a covariate, an argument. The paper uses one ell in both places, as covariate and as
-observation; `calibrate(double_use=True)` does the same and is not calibrated.
+observation; `rank_calibration(double_use=True)` does the same and is not calibrated.
 
 Knows no language model. Statistics of edge logits (n, G) or cuts (n, G), G = L-1 gaps, are vectors (n,).
 """
@@ -31,14 +31,16 @@ from torch.nn.utils.rnn import pad_sequence
 from dystruct.model import (
     Context,
     Diagnostics,
+    GapCRP,
     PriorConfig,
     concentrations,
+    edge_logit_law,
     length_law,
     partition_from_trace,
-    partition_law,
     partition_model,
 )
 
+from .posterior import posterior
 from .semimarkov import SemiMarkov
 
 if TYPE_CHECKING:
@@ -54,7 +56,9 @@ def autocorrelation(edge_logit: Tensor) -> Tensor:
     """Correlation of edge logits (..., G) with their right neighbours (...); 0 where all are equal."""
     centred = edge_logit - edge_logit.mean(-1, keepdim=True)
     total = centred.square().sum(-1)
-    return torch.where(total > 0, (centred[..., :-1] * centred[..., 1:]).sum(-1) / total, 0.0)
+    # equals can differ from their rounded mean, and squares of what is small vanish
+    varies = (edge_logit != edge_logit[..., :1]).any(-1) & (total > 0)
+    return torch.where(varies, (centred[..., :-1] * centred[..., 1:]).sum(-1) / total, 0.0)
 
 
 def block_count(cuts: Tensor) -> Tensor:
@@ -71,8 +75,10 @@ def longest_block(cuts: Tensor) -> Tensor:
 
 def first_end(cuts: Tensor, lengths: Tensor) -> Tensor:
     """End (...) of the first block of cuts (..., G), the window's length (...) where it is the only one, tokens."""
-    end = torch.where(cuts, torch.arange(1, cuts.shape[-1] + 1), torch.iinfo(torch.long).max)
-    return torch.minimum(end.min(-1).values, lengths)
+    beyond = cuts.shape[-1] + 1
+    ends = torch.where(cuts, torch.arange(1, beyond), beyond)
+    # a column more, since a window of one token has no gap
+    return torch.minimum(torch.nn.functional.pad(ends, (0, 1), value=beyond).min(-1).values, lengths)
 
 
 def _predictive_statistics(edge_logit: Tensor, cuts: Tensor) -> dict[str, Tensor]:
@@ -141,24 +147,22 @@ def predictive_check(
     """n replicates of the window, its structures drawn from the prior or the posterior, edge logits given those.
 
     alpha_g keeps one covariate throughout, the observed edge logits unless covariate_logit (L-1,) is given. Raises
-    ValueError for a window of fewer than 4 tokens, n < 1 or another `under`.
+    ValueError for a window of fewer than 4 tokens, n < 1, another `under` or a covariate_logit of another shape.
     """
     if under not in get_args(Under):
         raise ValueError(f"under must be 'prior' or 'posterior', got {under!r}.")
     if diagnostics.length < 4 or n < 1:
         raise ValueError(f"a check needs a window of 4 tokens and n of 1, got {diagnostics.length} and {n}.")
     generator = torch.Generator().manual_seed(seed)
-    covariate = diagnostics.edge_logit if covariate_logit is None else covariate_logit
-    alpha = concentrations(covariate, context, prior)
-    chain = SemiMarkov(diagnostics.edge_logit[None], alpha[None])
+    chain = posterior(diagnostics, context, prior, covariate_logit=covariate_logit).chain
+    alpha = chain.concentration[0]
     inferred = chain.sample(n, generator)[:, 0]
     if under == "prior":
-        cuts = partition_law(covariate, context, prior).sample(torch.Size((n,)), generator=generator)
+        cuts = GapCRP(alpha).sample(torch.Size((n,)), generator=generator)
     else:
         cuts = chain.sample(n, generator)[:, 0]
-    scale = prior.evidence_scale
     noise = torch.randn(cuts.shape, dtype=torch.float64, generator=generator)
-    edge_logit = torch.where(cuts, scale**2 / 2, -(scale**2) / 2) + scale * noise
+    edge_logit = edge_logit_law(cuts, prior.evidence_scale).mean + prior.evidence_scale * noise
     again = SemiMarkov(edge_logit, alpha.expand(n, -1)).sample(1, generator)[0]
     return PredictiveCheck(
         under=under,
@@ -215,7 +219,7 @@ class RankCalibration:
         return f"RankCalibration({windows} windows, {self.draws} draws each, ell used {use}: {figures})"
 
 
-def calibrate(
+def rank_calibration(
     context: Context,
     prior: PriorConfig,
     *,
@@ -236,10 +240,12 @@ def calibrate(
     if replications < 1 or draws < 1:
         raise ValueError(f"replications and draws must be at least 1, got {replications} and {draws}.")
     law = length_law(context, prior)
-    covariate = torch.zeros(law.high - 1) if covariate_logit is None else torch.as_tensor(covariate_logit)
-    if len(covariate) < law.high - 1:
+    flat = torch.zeros(law.high - 1, dtype=torch.float64)
+    covariate = flat if covariate_logit is None else torch.as_tensor(covariate_logit, dtype=torch.float64)
+    if covariate.dim() != 1 or len(covariate) < len(flat):
         raise ValueError(
-            f"covariate_logit must have {law.high - 1} entries for the longest window, got {len(covariate)}."
+            f"covariate_logit must have shape ({len(flat)},), the gaps of the longest window, or be longer, got "
+            f"{tuple(covariate.shape)}."
         )
     generator = torch.Generator().manual_seed(seed)
     lengths = law.sample(torch.Size((replications,)), generator=generator)

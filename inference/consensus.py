@@ -64,13 +64,17 @@ def _block_losses(chain: SemiMarkov) -> tuple[Tensor, Tensor]:
 
 
 def expected_variation_of_information(chain: SemiMarkov, cuts: Tensor) -> Tensor:
-    """Posterior expected variation of information (B,), nats, of the partitions given as cuts (B, G)."""
-    losses, total = _block_losses(chain)
-    for window, length in enumerate(chain.lengths.tolist()):
-        ends = [gap + 1 for gap in cuts[window].nonzero().flatten().tolist()] + [length]
-        for start, end in zip([0, *ends], ends, strict=False):
-            total[window] += losses[window, start, end - 1]
-    return total / chain.lengths
+    """Posterior expected variation of information (..., B), nats, of partitions given as cuts (..., B, G).
+
+    Raises ValueError for another shape or for cuts beyond a window.
+    """
+    cuts = chain.as_cuts(cuts)
+    losses, constant = _block_losses(chain)
+    position = torch.arange(losses.shape[-1], device=cuts.device)
+    starts = torch.nn.functional.pad(position[1:] * cuts, (1, 0)).cummax(-1).values  # of the block at each position
+    closes = torch.nn.functional.pad(cuts, (0, 1)) | (position == chain.lengths[:, None] - 1)
+    window = torch.arange(len(losses), device=cuts.device)[:, None]
+    return (constant + losses[window, starts, position].where(closes, 0.0).sum(-1)) / chain.lengths
 
 
 def consensus_partition(chain: SemiMarkov, loss: Loss = "hamming") -> Tensor:

@@ -38,10 +38,10 @@ from pyro.infer.autoguide.initialization import init_to_sample
 from pyro.ops.stats import effective_sample_size, split_gelman_rubin
 from scipy.optimize import minimize_scalar
 from torch import Tensor
-from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pad_sequence
 
-from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, concentrations
+from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, concentrations, evidence_offset
+from dystruct.model.kinds import real_number
 
 from .semimarkov import SemiMarkov
 
@@ -54,7 +54,7 @@ class HyperPrior:
 
     concentration, evidence_scale: alpha0 and s are log-normal with this median and this standard deviation of the log.
     weights: w_b and its intercept are normal around these, every coordinate with standard deviation weight_spread.
-    Raises ValueError naming a field that is not positive and finite.
+    Raises ValueError naming a field that is not positive and finite, or weights that are no EvidenceWeights.
     """
 
     concentration_median: float = 1.5
@@ -66,8 +66,11 @@ class HyperPrior:
 
     def __post_init__(self) -> None:
         for name in ("concentration_median", "concentration_spread", "scale_median", "scale_spread", "weight_spread"):
+            object.__setattr__(self, name, real_number(name, getattr(self, name)))
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}.")
+        if not isinstance(self.weights, EvidenceWeights | None):
+            raise ValueError(f"weights must be EvidenceWeights or None, got {self.weights!r}.")
 
     @cached_property
     def concentration(self) -> dist.LogNormal:
@@ -124,12 +127,6 @@ class RecordedWindows:
         return SemiMarkov(logit, concentration * self.relative_concentration, self.lengths).log_evidence.sum()
 
 
-def observation_log_density(edge_logit: Tensor, scale: Tensor) -> Tensor:
-    """log(N(ell; s²/2, s) + N(ell; -s²/2, s)), nats: the program's `evidence_offset`, differentiable in s too."""
-    stay = dist.Normal(-(scale**2) / 2, scale).log_prob(edge_logit)
-    return stay + softplus(edge_logit)  # N(ell; s²/2, s) = exp(ell) N(ell; -s²/2, s) for every s
-
-
 def hyper_model(
     windows: RecordedWindows,
     law: HyperPrior,
@@ -141,7 +138,7 @@ def hyper_model(
 
     Sites: concentration, evidence_scale, gap_weights (4,), gap_intercept, and the factor edge_logits, the log density
     of what was recorded (module's equations). Raises ValueError on a name not in UNKNOWNS, or if gap_weights is unknown
-    and the windows have no gap features or the law no weights.
+    and the windows have no gap features, or the same at every gap, or the law no weights.
     """
     if not unknown or not set(unknown) <= set(UNKNOWNS):
         raise ValueError(f"unknown must name some of {', '.join(UNKNOWNS)}, got {sorted(unknown)}.")
@@ -152,17 +149,20 @@ def hyper_model(
     )
     if "gap_weights" not in unknown:
         log_density = windows.log_evidence(alpha0)
-        log_density = log_density + observation_log_density(windows.edge_logit[windows.inside], scale).sum()
+        log_density = log_density + evidence_offset(windows.edge_logit[windows.inside], scale).sum()
     else:
         if windows.gap_features is None or law.weights is None:
             raise ValueError("gap_weights need diagnostics with gap_features, and HyperPrior's weights to centre on.")
+        features = windows.gap_features[windows.inside]
+        if bool((features == features[0]).all()):
+            raise ValueError("gap_weights need two gaps or more whose gap_features differ: give more windows.")
         spread = torch.tensor(law.weight_spread, dtype=torch.float64)
         weights = pyro.sample("gap_weights", dist.Normal(law.weights.gap, spread).to_event(1))
         centre = torch.tensor(law.weights.gap_intercept, dtype=torch.float64)
         intercept = pyro.sample("gap_intercept", dist.Normal(centre, spread))
         edge_logit = windows.gap_features @ weights + intercept
         observed = edge_logit[windows.inside]
-        log_density = windows.log_evidence(alpha0, edge_logit) + observation_log_density(observed, scale).sum()
+        log_density = windows.log_evidence(alpha0, edge_logit) + evidence_offset(observed, scale).sum()
         log_density = log_density + len(observed) * observed.std(correction=0).log()
     pyro.factor("edge_logits", log_density)
 

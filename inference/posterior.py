@@ -27,6 +27,7 @@ from dystruct.model import (
     Structure,
     concentrations,
     evidence_offset,
+    gap_covariate,
     length_law,
     order_law,
 )
@@ -64,10 +65,7 @@ class StructurePosterior:
     def __post_init__(self) -> None:
         gaps = self.length - 1
         if self.covariate_logit is not None:
-            covariate = torch.as_tensor(self.covariate_logit, dtype=torch.float64)
-            if covariate.shape != (gaps,):
-                raise ValueError(f"covariate_logit must have shape ({gaps},), one a gap, got {tuple(covariate.shape)}.")
-            object.__setattr__(self, "covariate_logit", covariate)
+            object.__setattr__(self, "covariate_logit", gap_covariate(self.covariate_logit, gaps))
         outside = [gap for gap in self.conditions if not 0 <= gap < gaps]
         if outside:
             raise ValueError(
@@ -216,7 +214,7 @@ class StructurePosterior:
         law = length_law(self.context, self.prior)
         if not law.low <= self.length <= law.high:
             return -math.inf
-        offset = evidence_offset(self.diagnostics.edge_logit, self.prior).sum()
+        offset = evidence_offset(self.diagnostics.edge_logit, self.prior.evidence_scale).sum()
         return self.log_evidence + float(offset + law.log_prob(torch.tensor(self.length)))
 
     @property

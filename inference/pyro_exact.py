@@ -50,7 +50,7 @@ def enumerated_cut_marginals(
     program = _program(diagnostics, context, prior, covariate_logit)
     marginals = _elbo().compute_marginals(program, _empty_guide)
     gaps = range(diagnostics.length - 1)
-    return torch.stack([marginals[f"run_length_{gap}"].probs[..., 1].reshape(()) for gap in gaps])
+    return torch.tensor([float(marginals[f"run_length_{gap}"].probs[..., 1]) for gap in gaps], dtype=torch.float64)
 
 
 def _decode(program: Callable[[], Any], temperature: int) -> Partition:

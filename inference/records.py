@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from dystruct.model import (
     GAP_FEATURES,
-    POSITION_FEATURES,
     Context,
     Diagnostics,
     Partition,
@@ -112,10 +110,13 @@ def records_of_trace(
         chosen, start = window.structure, window.opened.start
         if chosen is None:
             raise ValueError(f"window {index} has no structure: take a decoding whose decoder draws one.")
-        phi = np.array(chosen.position_features, dtype=float).reshape(-1, len(POSITION_FEATURES))
-        psi = np.array(chosen.gap_features, dtype=float).reshape(-1, len(GAP_FEATURES))
-        h, ell = (torch.tensor(values, dtype=torch.float64) for values in (chosen.instability, chosen.edge_logit))
-        diagnostics = Diagnostics(h, ell, torch.from_numpy(phi), torch.from_numpy(psi))
+        h, ell, phi, psi = (
+            torch.tensor(values, dtype=torch.float64)
+            for values in (chosen.instability, chosen.edge_logit, chosen.position_features, chosen.gap_features)
+        )
+        # the trace of a window that got the budget's last pass, so that none diagnosed it, holds no features
+        features = (phi, psi.reshape(len(ell), len(GAP_FEATURES))) if len(phi) else ()
+        diagnostics = Diagnostics(h, ell, *features)
         remaining = None if max_new_tokens is None else max_new_tokens - start
         records.append(
             WindowRecord(

@@ -62,22 +62,27 @@ LENGTH_RULES: dict[str, LengthRule] = {"sample": sample_length, "mode": mode_len
 
 
 @dataclass(frozen=True)
-class StructureRule:
-    """A name, a length rule and a function from diagnostics to a structure.
+class FromPosterior:
+    """A structure function that asks the exact posterior only."""
 
-    choice: the same function from their posterior, for a rule that asks it; so who wants to know more of the posterior
-    than the structure need not compute it twice.
-    """
+    choice: Choice
+
+    def __call__(self, diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
+        return self.choice(posterior(diagnostics, context, prior), streams)
+
+
+@dataclass(frozen=True)
+class StructureRule:
+    """A name, a length rule and a function from diagnostics to a structure."""
 
     name: str
     length: LengthRule
     structure: StructureFunction
-    choice: Choice | None = None
 
     def choose(self, exact: StructurePosterior, streams: Streams) -> Structure:
-        """The structure of the window that an exact posterior describes."""
-        if self.choice is not None:
-            return self.choice(exact, streams)
+        """The structure of the window that an exact posterior describes, which is not computed twice."""
+        if isinstance(self.structure, FromPosterior):
+            return self.structure.choice(exact, streams)
         return self.structure(exact.diagnostics, exact.context, exact.prior, streams)
 
     def with_length(self, rule: str | LengthRule) -> StructureRule:
@@ -91,11 +96,7 @@ class StructureRule:
 
 def by_posterior(name: str, length: LengthRule, choice: Choice) -> StructureRule:
     """The rule that takes its structure from the exact posterior."""
-
-    def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-        return choice(posterior(diagnostics, context, prior), streams)
-
-    return StructureRule(name, length, structure, choice)
+    return StructureRule(name, length, FromPosterior(choice))
 
 
 MAP = by_posterior("map", mode_length, lambda exact, streams: exact.map())

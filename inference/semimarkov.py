@@ -81,10 +81,11 @@ class SemiMarkov:
         if self.lengths is None:
             lengths = torch.full((windows,), gaps + 1, device=edge_logit.device)
         else:
-            lengths = torch.as_tensor(self.lengths, dtype=torch.long, device=edge_logit.device)
-            if lengths.shape != (windows,) or bool(((lengths < 1) | (lengths > gaps + 1)).any()):
+            given = torch.as_tensor(self.lengths, device=edge_logit.device)
+            lengths = given.long()
+            if lengths.shape != (windows,) or bool(((lengths < 1) | (lengths > gaps + 1) | (lengths != given)).any()):
                 raise ValueError(
-                    f"lengths must be {windows} integers from 1 to {gaps + 1} tokens, got {lengths.tolist()}"
+                    f"lengths must be {windows} integers from 1 to {gaps + 1} tokens, got {given.tolist()}"
                 )
         inside = torch.arange(gaps, device=edge_logit.device) < (lengths - 1)[:, None]
         rules = {
@@ -250,18 +251,19 @@ class SemiMarkov:
         held = (opened - torch.nn.functional.pad(closed, (1, -1))).cumsum(-1)
         return held.where(position < self.lengths[:, None], 0.0)
 
-    def log_joint(self, cuts: Tensor) -> Tensor:
-        """Log score (..., B), nats, of partitions given as cuts (..., B, G); differentiable.
-
-        Raises ValueError for another shape or for cuts beyond a window.
-        """
+    def as_cuts(self, cuts: Tensor) -> Tensor:
+        """Cuts (..., B, G) as bool. Raises ValueError for another shape or for cuts beyond a window."""
         cuts = torch.as_tensor(cuts, dtype=torch.bool, device=self.edge_logit.device)
-        if cuts.shape[-2:] != self.edge_logit.shape:
-            raise ValueError(
-                f"cuts must have shape (..., {', '.join(map(str, self.edge_logit.shape))}), got {cuts.shape}"
-            )
+        if cuts.shape[-2:] != self._inside.shape:
+            wanted = ", ".join(map(str, self._inside.shape))
+            raise ValueError(f"cuts must have shape (..., {wanted}), got {tuple(cuts.shape)}")
         if bool((cuts & ~self._inside).any()):
             raise ValueError("cuts lie beyond the end of a window: clear them")
+        return cuts
+
+    def log_joint(self, cuts: Tensor) -> Tensor:
+        """Log score (..., B), nats, of partitions given as cuts (..., B, G); differentiable. Errors as in `as_cuts`."""
+        cuts = self.as_cuts(cuts)
         gap = torch.arange(1, cuts.shape[-1] + 1, device=cuts.device)
         last_cut = torch.nn.functional.pad((gap * cuts).cummax(-1).values, (1, 0))[..., :-1] if gap.numel() else gap
         run = (gap - last_cut).to(torch.float64)

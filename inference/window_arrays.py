@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from dystruct.model import Structure, evidence_offset, length_law, window_rate
+from dystruct.model import Structure, edge_logit_law, evidence_offset, length_law, window_rate
 
 from .posterior import StructurePosterior
 from .records import WindowRecord
@@ -50,10 +50,10 @@ def window_arrays(
             "block_count": ((*DRAW, *WINDOW), cuts.sum(-1, keepdim=True).numpy() + 1),
         }
         noise = torch.randn(cuts.shape, dtype=torch.float64, generator=generator)
-        replicated = torch.where(cuts, scale**2 / 2, -(scale**2) / 2) + scale * noise
+        replicated = edge_logit_law(cuts, scale).mean + scale * noise
         groups[f"{name}_predictive"] = {"edge_logit": ((*DRAW, *GAP), replicated.numpy())}
         if source is there:
-            evidence = logsigmoid(torch.where(cuts, logit, -logit)) + evidence_offset(logit, there.prior)
+            evidence = logsigmoid(torch.where(cuts, logit, -logit)) + evidence_offset(logit, scale)
             groups["log_likelihood"] = {"edge_logit": ((*DRAW, *GAP), evidence.numpy())}
             groups["sample_stats"] = {
                 "log_prob": ((*DRAW, *WINDOW), there.chain.log_prob(cuts[..., None, :]).numpy()),
@@ -133,13 +133,16 @@ def _exact(there: StructurePosterior, before: StructurePosterior) -> Variables:
 def _log_predictive(there: StructurePosterior) -> Tensor:
     """Log density (L-1,) of each edge logit given all others, nats: exact leave-one-out, alpha_g held fixed.
 
-    Without its own evidence the posterior log odds of a cut fall by ell; the densities of ell at a cut and a stay are q
-    and 1-q times one factor.
+    Given run length m before the gap, the log odds of a cut without the gap's own evidence are lower by ell, and its
+    density f(m) is q at a cut and 1-q at a stay times one factor. The density given all others is then the harmonic
+    mean of f under the posterior of m. Going by the odds of a cut itself would lose all digits as it becomes certain.
     """
     logit = there.diagnostics.edge_logit
-    odds = there.cut_marginals.logit() - logit
-    either = torch.logaddexp(logsigmoid(odds) + logsigmoid(logit), logsigmoid(-odds) + logsigmoid(-logit))
-    return either + evidence_offset(logit, there.prior)
+    odds = there.chain.cut_log_odds[:, 0] - logit[:, None]
+    cut, stay = (logsigmoid(sign * odds) + logsigmoid(sign * logit)[:, None] for sign in (1, -1))
+    run_lengths = there.chain.run_lengths[:-1, 0]
+    harmonic = -(run_lengths.log() - torch.logaddexp(cut, stay)).logsumexp(-1)
+    return harmonic + evidence_offset(logit, there.prior.evidence_scale)
 
 
 def _turns(structure: Structure) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from .features import GAP_FEATURES, POSITION_FEATURES, gap_features
+from .kinds import real_number
 
 InstabilityRule = Literal["calibrated", "centred"]
 
@@ -57,11 +58,11 @@ class EvidenceWeights:
         object.__setattr__(self, "position", _finite("position", self.position, (len(POSITION_FEATURES),)))
         object.__setattr__(self, "gap", _finite("gap", self.gap, (len(GAP_FEATURES),)))
         for name in ("position_intercept", "gap_intercept"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+            object.__setattr__(self, name, real_number(name, getattr(self, name)))
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} must be finite, got {getattr(self, name)}.")
         if self.gap_base_rate is not None:
-            object.__setattr__(self, "gap_base_rate", float(self.gap_base_rate))
+            object.__setattr__(self, "gap_base_rate", real_number("gap_base_rate", self.gap_base_rate))
             if not 0 < self.gap_base_rate < 1:
                 raise ValueError(f"gap_base_rate must lie between 0 and 1, got {self.gap_base_rate}.")
 

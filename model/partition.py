@@ -11,10 +11,11 @@ Positions and gaps count from 0; gap g lies between positions g and g+1. All len
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+
+from .kinds import whole_number
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,7 @@ class Partition:
     ends: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        try:
-            ends = tuple(operator.index(end) for end in self.ends)
-        except TypeError:
-            raise ValueError(f"ends must be integers, got {self.ends!r}: give each block's half-open end.") from None
+        ends = tuple(whole_number("ends", end) for end in self.ends)
         if not ends or ends[0] < 1 or any(b <= a for a, b in pairwise(ends)):
             raise ValueError(f"ends must increase strictly from at least 1, got {ends}: every block needs a token.")
         object.__setattr__(self, "ends", ends)
@@ -72,7 +70,7 @@ class Partition:
     @classmethod
     def from_run_lengths(cls, run_lengths: Iterable[int]) -> Partition:
         """The partition with these run lengths: the first is 1, each next one is one more, or 1 again."""
-        runs = [int(m) for m in run_lengths]
+        runs = [whole_number("run_lengths", m) for m in run_lengths]
         if not runs or runs[0] != 1 or any(b not in (1, a + 1) for a, b in pairwise(runs)):
             raise ValueError(f"run_lengths must start at 1 and then grow by one or return to 1, got {runs}.")
         return cls((*(j for j in range(1, len(runs)) if runs[j] == 1), len(runs)))

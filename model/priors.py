@@ -18,6 +18,8 @@ from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 
+from .kinds import whole_number
+
 _LARGEST_ENUMERABLE = 16  # gaps: 2^16 cut vectors
 _LARGEST_PERMUTATION = 8  # blocks: 8! = 40,320 orders
 
@@ -51,10 +53,10 @@ class ClippedPoisson(TorchDistribution):
     has_enumerate_support = True
 
     def __init__(self, rate: Tensor | float, low: int, high: int, validate_args: bool | None = None) -> None:
-        if not 0 <= low <= high:
+        self.low, self.high = whole_number("low", low), whole_number("high", high)
+        if not 0 <= self.low <= self.high:
             raise ValueError(f"bounds must satisfy 0 <= low <= high, got low={low}, high={high}.")
         self.rate = torch.as_tensor(rate, dtype=torch.float64)
-        self.low, self.high = int(low), int(high)
         super().__init__(self.rate.shape, torch.Size(), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)

@@ -35,8 +35,7 @@ ell enters twice, as covariate of alpha_g and as observation: separate arguments
 from __future__ import annotations
 
 import math
-import operator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 import pyro
@@ -46,6 +45,7 @@ from pyro.poutine import Trace
 from torch import Tensor
 
 from .evidence import Diagnostics
+from .kinds import real_number, whole_number
 from .partition import Partition
 from .priors import AnchoredOrder, ClippedPoisson, GapCRP, PlackettLuce, cut_log_probabilities
 
@@ -73,11 +73,10 @@ class PriorConfig:
     anchoring: Anchoring = "static"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if isinstance(getattr(self, field.name), bool):  # which Python takes for a number
-                raise ValueError(f"{field.name} must be no truth value, got {getattr(self, field.name)}.")
         for name in ("min_length", "max_length"):
-            object.__setattr__(self, name, operator.index(getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        for name in ("concentration", "context_weight", "order_temperature", "evidence_scale"):
+            object.__setattr__(self, name, real_number(name, getattr(self, name)))
         if not 1 <= self.min_length <= self.max_length:
             raise ValueError(
                 f"min_length and max_length must satisfy 1 <= min_length <= max_length, got {self.min_length} and "
@@ -111,10 +110,14 @@ class Context:
     remaining: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.previous_instability <= 1:
-            raise ValueError(f"previous_instability must lie in [0, 1], got {self.previous_instability}.")
-        if self.remaining is not None and operator.index(self.remaining) < 1:
-            raise ValueError(f"remaining must be at least 1 token, or None, got {self.remaining}: stop instead.")
+        previous = real_number("previous_instability", self.previous_instability)
+        object.__setattr__(self, "previous_instability", previous)
+        if not 0 <= previous <= 1:
+            raise ValueError(f"previous_instability must lie in [0, 1], got {previous}.")
+        if self.remaining is not None:
+            object.__setattr__(self, "remaining", whole_number("remaining", self.remaining))
+            if self.remaining < 1:
+                raise ValueError(f"remaining must be at least 1 token, or None, got {self.remaining}: stop instead.")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Structure:
     order: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        order = tuple(operator.index(block) for block in self.order)
+        order = tuple(whole_number("order", block) for block in self.order)
         if sorted(order) != list(range(self.partition.count)):
             raise ValueError(f"order must name each of the {self.partition.count} blocks once, got {order}.")
         object.__setattr__(self, "order", order)
@@ -154,29 +157,49 @@ def length_law(context: Context, prior: PriorConfig) -> ClippedPoisson:
 
 
 def concentrations(edge_logit: Tensor, context: Context, prior: PriorConfig) -> Tensor:
-    """alpha_g = alpha0 exp(hbar + ell_g - mean ell) (L-1,) of edge logits (L-1,) (eq. crp_alpha); empty for L = 1."""
+    """alpha_g = alpha0 exp(hbar + ell_g - mean ell) (L-1,) of edge logits (L-1,) (eq. crp_alpha); empty for L = 1.
+
+    Raises ValueError for another shape, the mean being that of one window, or where alpha_g is no float above 0.
+    """
     logit = torch.as_tensor(edge_logit, dtype=torch.float64)
+    if logit.dim() != 1:
+        raise ValueError(f"edge_logit must have shape (L-1,), got {tuple(logit.shape)}: give one window at a time.")
     centred = logit - logit.mean() if len(logit) else logit  # the mean of nothing is NaN
-    return prior.concentration * torch.exp(context.previous_instability + centred)
+    alpha = prior.concentration * torch.exp(context.previous_instability + centred)
+    if not bool(((alpha >= torch.finfo(alpha.dtype).tiny) & (alpha < math.inf)).all()):
+        raise ValueError(
+            f"edge_logit lies up to {float(centred.abs().max()):.0f} nats from its mean, and alpha_g = alpha0 exp(hbar "
+            "+ ell_g - mean ell) overflows or vanishes: scale the gap weights down."
+        )
+    return alpha
 
 
 def partition_law(edge_logit: Tensor, context: Context, prior: PriorConfig) -> GapCRP:
-    """The prior law of a window's cuts (L-1,), alpha_g taken from the covariate edge logits (L-1,)."""
+    """The prior law of a window's cuts (L-1,) at the `concentrations` of covariate edge logits (L-1,), same errors."""
     return GapCRP(concentrations(edge_logit, context, prior))
 
 
-def _edge_logit_law(cut: Tensor, scale: float) -> dist.Normal:
-    half = torch.tensor(scale**2 / 2, dtype=torch.float64)  # where() of plain numbers would be float32
-    return dist.Normal(torch.where(cut, half, -half), scale)
+def gap_covariate(covariate_logit: Tensor, gaps: int) -> Tensor:
+    """The ell of alpha_g as float64. Raises ValueError unless it is (gaps,)."""
+    covariate = torch.as_tensor(covariate_logit, dtype=torch.float64)
+    if covariate.shape != (gaps,):
+        raise ValueError(f"covariate_logit must have shape ({gaps},), one a gap, got {tuple(covariate.shape)}.")
+    return covariate
 
 
-def evidence_offset(edge_logit: Tensor, prior: PriorConfig) -> Tensor:
-    """log(N(ell; +s²/2, s) + N(ell; -s²/2, s)), nats, the shape of edge_logit.
+def edge_logit_law(cut: Tensor, scale: Tensor | float) -> dist.Normal:
+    """The law of edge logits given cuts (...), bool: Normal(s²/2 at a cut, -s²/2 at a stay, s); s a number or (...)."""
+    s = torch.as_tensor(scale, dtype=torch.float64)  # where() of plain numbers would be float32
+    return dist.Normal(torch.where(cut, s**2 / 2, -(s**2) / 2), s)
+
+
+def evidence_offset(edge_logit: Tensor, scale: Tensor | float) -> Tensor:
+    """log(N(ell; +s²/2, s) + N(ell; -s²/2, s)), nats, the shape of edge_logit; differentiable in both.
 
     The observation's log density at a gap is log q (cut) or log(1-q) (stay) plus this, the same for both.
     """
     logit = torch.as_tensor(edge_logit, dtype=torch.float64)
-    log_density = _edge_logit_law(torch.tensor(True), prior.evidence_scale).log_prob(logit)
+    log_density = edge_logit_law(torch.tensor(True), scale).log_prob(logit)
     return torch.logaddexp(log_density, log_density - logit)
 
 
@@ -258,9 +281,7 @@ def partition_model(
     if covariate_logit is None:
         flat = torch.zeros(length - 1, dtype=torch.float64)
         covariate_logit = flat if diagnostics is None else diagnostics.edge_logit
-    if len(covariate_logit) != length - 1:
-        raise ValueError(f"covariate_logit must have {length - 1} entries, one a gap, got {len(covariate_logit)}.")
-    log_concentration = concentrations(covariate_logit, context, prior).log()
+    log_concentration = concentrations(gap_covariate(covariate_logit, length - 1), context, prior).log()
 
     run_lengths = [torch.tensor(1)]
     for g in pyro.markov(range(length - 1)):
@@ -268,7 +289,7 @@ def partition_model(
         run_length = pyro.sample(f"run_length_{g}", step, infer={"enumerate": "parallel"})
         run_lengths.append(run_length)
         observed = None if diagnostics is None else diagnostics.edge_logit[g]
-        pyro.sample(f"edge_logit_{g}", _edge_logit_law(run_length == 1, prior.evidence_scale), obs=observed)
+        pyro.sample(f"edge_logit_{g}", edge_logit_law(run_length == 1, prior.evidence_scale), obs=observed)
     return tuple(run_lengths)
 
 

@@ -243,6 +243,15 @@ def test_a_rule_whose_length_does_not_fit_is_an_error_of_the_user(length: int) -
         decode(hashed(0, end_logit=-4.0), DyStruct(structure=rule), tokens=30)
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_weights_under_which_no_structure_can_be_told_are_an_error_of_the_user(rule: str) -> None:
+    weights = dataclasses.replace(uneven_weights(), gap=[0.0, 0.0, 1e5, 1e5])
+    with pytest.raises(
+        UserError, match=r"^The weights give no structure: edge_logit .*: scale the gap weights down\.$"
+    ):
+        decode(hashed(0, end_logit=-4.0), DyStruct(rule, weights=weights), tokens=30)
+
+
 def test_a_decoder_draws_its_length_from_the_rule_that_it_is_told() -> None:
     prior = PriorConfig(8, 49)
     for rule, length in (("mode", 28), ("mean", 29)):

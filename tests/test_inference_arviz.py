@@ -13,7 +13,7 @@ import xarray as xr
 from scipy import stats
 
 from dystruct.decoding import Block, DyStruct, generate
-from dystruct.inference import StructurePosterior
+from dystruct.inference import StructurePosterior, posterior
 from dystruct.inference.arviz_tree import inference_tree
 from dystruct.inference.records import WindowRecord, records_of_trace
 from dystruct.inference.without_evidence import without_evidence
@@ -21,6 +21,7 @@ from dystruct.model import (
     GAP_FEATURES,
     POSITION_FEATURES,
     Context,
+    Diagnostics,
     EvidenceWeights,
     Partition,
     PriorConfig,
@@ -114,6 +115,47 @@ def test_the_predictive_density_of_a_gap_leaves_it_out(tree: xr.DataTree) -> Non
         assert found[found.gap_window == index].values == pytest.approx(densities)
 
 
+@pytest.mark.parametrize(
+    "ell",
+    [
+        [-1.0, x, -1.0, -1.0, 0.0] for x in (-300.0, -38.0, 0.0, 30.0, 36.0, 38.0, 300.0)
+    ] + [[40.0], [-40.0, 40.0], [60.0, 60.0, -60.0, 60.0]],
+    ids=str,
+)  # fmt: skip
+def test_the_predictive_density_keeps_its_digits_where_a_cut_is_certain(ell: list[float]) -> None:
+    gaps = len(ell)
+    there = posterior(
+        Diagnostics([0.5] * (gaps + 1), ell), Context(), PriorConfig(min_length=1), covariate_logit=torch.zeros(gaps)
+    )
+    alpha = there.chain.concentration[0].tolist()
+    whole, scale, densities = Enumerated(ell, alpha).log_evidence, there.prior.evidence_scale, []
+    for gap in range(gaps):
+        silent = Enumerated([*ell[:gap], 0.0, *ell[gap + 1 :]], alpha).log_evidence
+        both = np.logaddexp(*(stats.norm.logpdf(ell[gap], half, scale) for half in (scale**2 / 2, -(scale**2) / 2)))
+        densities.append(whole - silent - math.log(2) + both)
+    found = inference_tree([there], draws=4)["exact"].log_predictive.values
+    assert found == pytest.approx(densities, rel=1e-13, abs=1e-12)
+
+
+def test_the_predictive_density_of_a_conditioned_window_is_given_its_conditions() -> None:
+    """At a gap that is cut, the density is that of a cut; elsewhere all partitions that meet the conditions count."""
+    there = window(6).condition({1: True, 3: False})
+    ell, alpha = there.diagnostics.edge_logit.tolist(), there.chain.concentration[0].tolist()
+
+    def evidence(logit: list[float]) -> float:
+        oracle = Enumerated(logit, alpha)
+        met = sum(p for cuts, p in oracle.prob.items() if cuts[1] and not cuts[3])
+        return oracle.log_evidence + math.log(met)
+
+    densities = []
+    for gap in range(5):
+        silent = evidence([*ell[:gap], 0.0, *ell[gap + 1 :]])
+        both = sum(stats.norm.pdf(ell[gap], mean, 1.5) for mean in (1.125, -1.125))
+        densities.append(evidence(ell) - silent - math.log(2) + math.log(both))
+    found = inference_tree([there], draws=4)["exact"].log_predictive.values
+    assert found == pytest.approx(densities, rel=1e-12)
+
+
 def test_windows_and_constant_data_are_what_was_given(tree: xr.DataTree) -> None:
     windows, given = tree["windows"], tree["constant_data"]
     assert windows.start.values.tolist() == [0, 6, 7] and windows.length.values.tolist() == [6, 1, 4]
@@ -195,6 +237,30 @@ def test_windows_of_a_trace_have_the_posterior_that_decoded_them() -> None:
     plain = generate(model, ["abc"], Block(3), max_new_tokens=6)[0]
     with pytest.raises(ValueError, match="window 0 has no structure"):
         records_of_trace(plain.windows, plain.token_texts, prior)
+
+
+def test_every_budget_gives_a_record_of_every_window() -> None:
+    """A window that opens with one pass left is not diagnosed: its trace holds no features, and its ell are 0."""
+    prior = PriorConfig(4, 12)
+    model = backbone(hashed(8, end_logit=-1.0), weights=uneven_weights())
+    undiagnosed = 0
+    for budget in range(1, 46):
+        decoder = DyStruct(structure="sample", prior=prior)
+        found = generate(model, ["abc"], decoder, max_new_tokens=48, budget=budget)[0]
+        records = records_of_trace(found.windows, found.token_texts, prior, max_new_tokens=48)
+        for record, told in zip(records, found.windows, strict=True):
+            known = record.posterior.diagnostics
+            assert known.edge_logit.tolist() == list(told.structure.edge_logit)
+            for features, rows in (
+                (known.position_features, told.structure.position_features),
+                (known.gap_features, told.structure.gap_features),
+            ):
+                assert list(map(list, rows)) == ([] if features is None else features.tolist())
+            if known.position_features is None:
+                undiagnosed += 1
+                assert known.gap_features is None and not known.edge_logit.any()
+                assert record is records[-1]
+    assert undiagnosed > 1
 
 
 def test_what_one_window_lacks_is_left_out_for_all() -> None:

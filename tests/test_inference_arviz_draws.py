@@ -5,6 +5,8 @@ Statistical tests are seeded; each would fail by chance with probability 1e-6 on
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from scipy import stats
 from dystruct.inference.arviz_tree import inference_tree
 from dystruct.inference.without_evidence import without_evidence
 from dystruct.model import Partition
-from trees import full_tree, records, window
+from trees import PRIOR, full_tree, records, window
 
 FALSE_ALARM = 1e-6
 
@@ -70,6 +72,19 @@ def test_predictive_groups_are_edge_logits_given_the_structures(tree: xr.DataTre
     mean = xr.where(tree["posterior"].cuts == 1, 1.125, -1.125)
     density = stats.norm.logpdf(tree["observed_data"].edge_logit, mean, 1.5)
     np.testing.assert_allclose(tree["log_likelihood"].edge_logit, density)
+
+
+def test_a_scale_moves_replicates_by_its_law_to_the_last_digit() -> None:
+    """Under one seed cuts and noise are the same for every scale, so that one of them foretells the other."""
+    unit, other = (
+        inference_tree([replace(window(6), prior=replace(PRIOR, evidence_scale=s))], draws=20) for s in (1.0, 0.3)
+    )
+    for group in ("posterior", "prior"):
+        sign = 2.0 * unit[group].cuts - 1
+        assert (unit[group].cuts == other[group].cuts).all()
+        noise = unit[f"{group}_predictive"].edge_logit - sign / 2
+        expected = sign * 0.3**2 / 2 + 0.3 * noise
+        np.testing.assert_allclose(other[f"{group}_predictive"].edge_logit, expected, rtol=0, atol=1e-14)
 
 
 def test_a_seed_gives_the_same_tree_and_the_global_stream_is_left() -> None:

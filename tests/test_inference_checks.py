@@ -11,6 +11,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from dystruct.inference.checks import (
@@ -18,10 +20,10 @@ from dystruct.inference.checks import (
     RankCalibration,
     autocorrelation,
     block_count,
-    calibrate,
     first_end,
     longest_block,
     predictive_check,
+    rank_calibration,
 )
 from dystruct.model import Context, Diagnostics, PriorConfig, partition_law
 from oracles import all_cuts, blocks
@@ -79,6 +81,15 @@ def test_autocorrelation_is_the_textbooks() -> None:
     assert result.tolist() == pytest.approx([expected, 0.0])
 
 
+@given(st.floats(-1e3, 1e3), st.integers(1, 50))
+def test_what_does_not_vary_has_no_autocorrelation(value: float, gaps: int) -> None:
+    """Whatever the mean of equals rounds to; nor has a window without two gaps, nor what vanishes when squared."""
+    series = torch.full((gaps,), value, dtype=torch.float64)
+    rising = 1e-200 * torch.arange(gaps, dtype=torch.float64)
+    assert autocorrelation(torch.stack((series, rising))).tolist() == [0.0, 0.0]
+    assert autocorrelation(torch.zeros(3, 0)).tolist() == [0.0] * 3
+
+
 # --- predictive checks
 
 
@@ -118,6 +129,20 @@ def test_replicates_follow_their_law(under: str, covariate: list[float] | None) 
     # the noise about ±s²/2 is standard normal of scale s
     noise = (check.edge_logit - torch.where(check.cuts, 1.125, -1.125)) / 1.5
     assert stats.kstest(noise.flatten().numpy(), "norm", method="exact").pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("under", ["prior", "posterior"])
+@pytest.mark.parametrize("scale", [0.3, 1.7])
+def test_a_scale_moves_replicates_by_its_law_to_the_last_digit(under: str, scale: float) -> None:
+    """Under one seed cuts and noise are the same for every scale, so that one of them foretells the others."""
+    unit, other = (
+        predictive_check(window([0.4, -1.0, 2.0, 0.3]), Context(), PriorConfig(evidence_scale=s), under=under, n=50)
+        for s in (1.0, scale)
+    )
+    assert torch.equal(unit.cuts, other.cuts) and 0 < unit.cuts.double().mean() < 1
+    sign = 2 * unit.cuts.double() - 1
+    expected = sign * scale**2 / 2 + scale * (unit.edge_logit - sign / 2)
+    torch.testing.assert_close(other.edge_logit, expected, rtol=0, atol=1e-14)
 
 
 def test_structures_inferred_from_the_observation_follow_the_posterior() -> None:
@@ -185,7 +210,9 @@ def test_checks_are_reproducible_and_leave_the_global_stream() -> None:
         for seed in (1, 1, 2)
     )
     assert torch.equal(first.edge_logit, again.edge_logit) and not torch.equal(first.edge_logit, other.edge_logit)
-    ranks = [calibrate(Context(), SMALL, replications=5, draws=9, seed=seed).ranks["log_joint"] for seed in (1, 1, 2)]
+    ranks = [
+        rank_calibration(Context(), SMALL, replications=5, draws=9, seed=seed).ranks["log_joint"] for seed in (1, 1, 2)
+    ]
     assert np.array_equal(ranks[0], ranks[1]) and not np.array_equal(ranks[0], ranks[2])
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -196,15 +223,24 @@ def test_checks_are_reproducible_and_leave_the_global_stream() -> None:
 @pytest.mark.parametrize("flat", [True, False])
 def test_the_recursion_is_calibrated_to_the_program(flat: bool) -> None:
     covariate = None if flat else torch.randn(13, generator=torch.Generator().manual_seed(0))
-    calibration = calibrate(Context(), SMALL, replications=200, draws=99, seed=1, covariate_logit=covariate)
+    calibration = rank_calibration(Context(), SMALL, replications=200, draws=99, seed=1, covariate_logit=covariate)
     assert list(calibration.ranks) == ["block_count", "first_end", "log_joint"]
     assert calibration.p_value > FALSE_ALARM
     for rank in calibration.ranks.values():
         assert rank.shape == (200,) and (rank >= 0).all() and (rank < 1).all()
 
 
+@pytest.mark.parametrize("double_use", [False, True])
+def test_windows_of_one_token_are_ranked_with_the_rest_and_alone(double_use: bool) -> None:
+    """There all draws tie with the truth, and a tie is broken evenly."""
+    alone = rank_calibration(Context(), PriorConfig(1, 1), replications=200, draws=5, double_use=double_use)
+    assert alone.p_value > FALSE_ALARM
+    assert rank_calibration(Context(), PriorConfig(1, 2), replications=20, draws=5).ranks["first_end"].shape == (20,)
+    assert first_end(torch.zeros(4, 3, 0, dtype=torch.bool), torch.ones(3, dtype=torch.long)).tolist() == [[1] * 3] * 4
+
+
 def test_using_edge_logits_twice_is_seen_to_fail() -> None:
-    broken = calibrate(Context(), SMALL, replications=200, draws=99, seed=1, double_use=True)
+    broken = rank_calibration(Context(), SMALL, replications=200, draws=99, seed=1, double_use=True)
     assert broken.p_value < FALSE_ALARM
     assert all(p_value < FALSE_ALARM for p_value in (broken.p_values["block_count"], broken.p_values["log_joint"]))
     # too sure of itself: the truth lies in the posterior's tails, and scores below what it draws
@@ -240,7 +276,7 @@ def test_a_calibration_names_what_it_saw() -> None:
 
 
 def test_pictures_show_one_panel_a_statistic() -> None:
-    figure = calibrate(Context(), SMALL, replications=20, draws=9).plot()
+    figure = rank_calibration(Context(), SMALL, replications=20, draws=9).plot()
     assert [panel.get_title().splitlines()[0] for panel in figure.axes] == ["block count", "first end", "log joint"]
     assert all(sum(bar.get_height() for bar in panel.containers[0]) == 20 for panel in figure.axes)
     check = predictive_check(window([0.0, 1.0, -1.0, 2.0]), Context(), PriorConfig(), under="prior", n=20)
@@ -253,6 +289,7 @@ def test_errors_name_the_remedy() -> None:
     with pytest.raises(ValueError, match="4 tokens"):
         predictive_check(window([0.0, 1.0]), Context(), PriorConfig(), under="prior")
     with pytest.raises(ValueError, match="replications and draws"):
-        calibrate(Context(), SMALL, draws=0)
-    with pytest.raises(ValueError, match="13 entries"):
-        calibrate(Context(), SMALL, covariate_logit=torch.zeros(5))
+        rank_calibration(Context(), SMALL, draws=0)
+    for wrong in (torch.zeros(5), torch.zeros(13, 1), torch.zeros(1, 13), 0.0):
+        with pytest.raises(ValueError, match=r"covariate_logit must have shape \(13,\)"):
+            rank_calibration(Context(), SMALL, covariate_logit=wrong)

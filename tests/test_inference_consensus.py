@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
 from dystruct.inference import SemiMarkov, consensus_partition, expected_variation_of_information
 from oracles import Enumerated, all_cuts
@@ -23,6 +27,42 @@ def test_expected_variation_of_information_is_exact(length: int, shift: float) -
     for cuts in all_cuts(length):
         ours = expected_variation_of_information(chain, torch.tensor([cuts], dtype=torch.bool)).item()
         assert ours == pytest.approx(oracle.expected_loss(cuts, "vi"), abs=1e-12)
+
+
+def test_many_partitions_of_many_windows_at_once() -> None:
+    """(n, B, G) gives (n, B), each number that of its window alone, flags of any kind."""
+    lengths = [1, 4, 9]
+    generator = torch.Generator().manual_seed(1)
+    edge_logit = 2 * torch.randn(3, 8, dtype=torch.float64, generator=generator)
+    chain = SemiMarkov(edge_logit, torch.full_like(edge_logit, 1.5), lengths)
+    cuts = chain.sample(5, generator)
+    losses = expected_variation_of_information(chain, cuts)
+    assert losses.shape == (5, 3)
+    assert torch.equal(losses, expected_variation_of_information(chain, cuts.long().tolist()))
+    for window, length in enumerate(lengths):
+        oracle = Enumerated(edge_logit[window, : length - 1].tolist(), [1.5] * (length - 1))
+        for draw in range(5):
+            expected = oracle.expected_loss(tuple(cuts[draw, window, : length - 1].tolist()), "vi")
+            assert losses[draw, window].item() == pytest.approx(expected, abs=1e-12)
+
+
+QUESTIONS = {
+    "log joint": SemiMarkov.log_joint,
+    "log probability": SemiMarkov.log_prob,
+    "variation of information": expected_variation_of_information,
+}
+
+
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=list(QUESTIONS))
+def test_cuts_that_are_not_the_windows_are_refused(ask: Callable[[SemiMarkov, Any], Tensor]) -> None:
+    chain = SemiMarkov(torch.tensor([[1.0, -1.0, 2.0, 0.5]]), torch.ones(1, 4), [4])
+    for wrong in ([1, 0, 1, 0], [[1, 0]], [[1, 0, 1, 0, 0]], [[1, 0, 1, 0]] * 2, [[[1, 0, 1, 0]] * 2], 1, []):
+        with pytest.raises(ValueError, match=r"cuts must have shape \(\.\.\., 1, 4\)"):
+            ask(chain, wrong)
+    with pytest.raises(ValueError, match="cuts lie beyond"):
+        ask(chain, [[1, 0, 0, 1]])
+    assert ask(chain, [[1, 0, 1, 0]]).shape == (1,)
+    assert ask(chain, torch.zeros(2, 3, 1, 4)).shape == (2, 3, 1)
 
 
 @pytest.mark.parametrize("loss", ["hamming", "vi"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pyro.poutine as poutine
@@ -25,10 +26,9 @@ from dystruct.inference.hyper import (
     concentration_grid,
     hyper_model,
     learn_concentration,
-    observation_log_density,
     sample_hyper,
 )
-from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, evidence_offset, partition_law
+from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, partition_law
 
 Z = stats.norm.isf(0.5e-6)  # false-alarm rate 1e-6, two-sided
 WEIGHTS = EvidenceWeights(
@@ -103,14 +103,6 @@ def factor(windows: Windows, **values: object) -> float:
 
 
 # --- the density
-
-
-@pytest.mark.parametrize("scale", [0.2, 1.0, 3.0])
-def test_the_observations_density_is_the_programs(scale: float) -> None:
-    logit = torch.linspace(-30, 30, 13, dtype=torch.float64)
-    expected = evidence_offset(logit, PriorConfig(evidence_scale=scale))
-    mine = observation_log_density(logit, torch.tensor(scale, dtype=torch.float64))
-    torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize(("alpha0", "scale"), [(1.5, 1.0), (0.1, 0.4), (20.0, 2.5)])
@@ -315,6 +307,21 @@ def test_a_prior_that_is_none_is_refused(name: str) -> None:
         HyperPrior(**{name: 0.0})
 
 
+@pytest.mark.parametrize("lengths", [(2,), (1, 2, 1), (2, 3, 4)])
+@pytest.mark.parametrize("ask", [sample_hyper, lambda *a, **k: hyper_model(RecordedWindows.of(a[0]), *a[1:], **k)])
+def test_gap_weights_cannot_be_learned_from_gaps_that_are_all_alike(
+    lengths: tuple[int, ...], ask: Callable[..., object]
+) -> None:
+    """Their ell would have a standard deviation of 0 for every w_b."""
+    psi = torch.tensor([0.2, 0.5, 0.3, 0.1])
+    alike = [
+        (Diagnostics([0.5] * length, [0.4] * (length - 1), gap_features=psi.expand(length - 1, 4)), Context())
+        for length in lengths
+    ]
+    with pytest.raises(ValueError, match=r"gap_weights need two gaps or more whose gap_features differ"):
+        ask(alike, HyperPrior(weights=WEIGHTS), unknown=["gap_weights"])
+
+
 def test_errors_name_the_remedy() -> None:
     with pytest.raises(ValueError, match="two tokens or more"):
         learn_concentration([])
@@ -328,6 +335,13 @@ def test_errors_name_the_remedy() -> None:
         sample_hyper(MIXED, HyperPrior(weights=WEIGHTS), unknown=["gap_weights"])
     with pytest.raises(ValueError, match="HyperPrior's weights"):
         sample_hyper(with_features((4,)), unknown=["gap_weights"])
+    for weights in (3.0, WEIGHTS.gap, "neutral"):
+        with pytest.raises(ValueError, match=r"^weights must be EvidenceWeights or None"):
+            HyperPrior(weights=weights)
+    for field in ("concentration_median", "concentration_spread", "scale_median", "scale_spread", "weight_spread"):
+        for value in (0.0, math.inf, "1", True, torch.ones(2)):
+            with pytest.raises(ValueError, match=f"^{field} must be"):
+                HyperPrior(**{field: value})
     with pytest.raises(ValueError, match="draws must be at least 4"):
         sample_hyper(MIXED, draws=3)
     with pytest.raises(ValueError, match="points"):

@@ -39,9 +39,8 @@ def test_enumeration_agrees_with_the_recursion(length: int) -> None:
         )
         best = enumerated_map(*arguments, covariate_logit=covariate)
         assert there.log_prob(best) == pytest.approx(there.log_prob(there.map().partition), abs=1e-10)
-        if length > 1:
-            marginals = enumerated_cut_marginals(*arguments, covariate_logit=covariate)
-            torch.testing.assert_close(marginals, there.cut_marginals, atol=1e-12, rtol=0)
+        marginals = enumerated_cut_marginals(*arguments, covariate_logit=covariate)
+        torch.testing.assert_close(marginals, there.cut_marginals, atol=1e-12, rtol=0)
 
 
 def test_pyros_draws_have_the_recursions_probabilities() -> None:

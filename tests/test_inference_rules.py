@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import pytest
@@ -24,7 +24,7 @@ from dystruct.inference import (
     posterior,
     shuffled,
 )
-from dystruct.model import Context, Diagnostics, Partition, PriorConfig, length_law, order_law
+from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure, length_law, order_law
 
 
 @dataclass
@@ -79,6 +79,22 @@ def test_every_rule_is_named_by_its_key_and_handles_one_token() -> None:
 def test_sampled_structures_vary_with_the_stream() -> None:
     drawn = {SAMPLE.structure(window(), Context(), PriorConfig(), streams(seed)).partition for seed in range(20)}
     assert len(drawn) > 5
+
+
+@pytest.mark.parametrize("rule", [*RULES.values(), fixed(Partition((7, 20)))], ids=lambda rule: rule.name)
+def test_a_rule_made_of_another_goes_by_its_own_function(rule: StructureRule) -> None:
+    """Whichever way it is asked: `choose` must not remember what the other rule did."""
+
+    def halves(diagnostics: Diagnostics, *_: object) -> Structure:
+        return Structure(Partition((diagnostics.length // 2, diagnostics.length)), (1, 0))
+
+    made = replace(rule, name="halves", structure=halves)
+    exact = posterior(window(), Context(), PriorConfig())
+    expected = Structure(Partition((10, 20)), (1, 0))
+    assert made.choose(exact, streams()) == made.structure(window(), Context(), PriorConfig(), streams()) == expected
+    back = replace(made, structure=rule.structure)
+    straight = rule.structure(window(), Context(), PriorConfig(), streams())
+    assert back.choose(exact, streams()) == rule.choose(exact, streams()) == straight
 
 
 # --- the control ------------------------------------------------------------------------------------------------------

@@ -343,6 +343,9 @@ def test_far_gaps_do_not_underflow() -> None:
         ({"cut_bias": torch.tensor([[0.0, math.inf]])}, "cut_bias must be below"),
         ({"lengths": torch.tensor([4])}, "lengths must be 1 integers from 1 to 3"),
         ({"lengths": torch.tensor([0])}, "lengths must be"),
+        ({"lengths": [2.9]}, r"lengths must be .*, got \[2\.9"),
+        ({"lengths": torch.tensor([math.nan])}, "lengths must be"),
+        ({"lengths": 2}, "lengths must be"),
         (
             {"required": torch.ones(1, 2, dtype=torch.bool), "forbidden": torch.ones(1, 2, dtype=torch.bool)},
             "required and forbidden",

@@ -270,5 +270,5 @@ def test_contradicting_arguments_are_refused() -> None:
         structure_model(None, Context(), PriorConfig(), length=7)
     with pytest.raises(ValueError, match=r"outside the prior's \[4, 4\]"):
         structure_model(d, Context(remaining=4), PriorConfig())
-    with pytest.raises(ValueError, match="covariate_logit must have 9 entries, one a gap, got 10"):
+    with pytest.raises(ValueError, match=r"covariate_logit must have shape \(9,\), one a gap, got \(10,\)"):
         structure_model(d, Context(), PriorConfig(), covariate_logit=torch.zeros(10))

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dystruct.inference import length_posterior, posterior
+from dystruct.inference.checks import predictive_check
+from dystruct.inference.hyper import RecordedWindows
+from dystruct.inference.pyro_exact import enumerated_cut_marginals, enumerated_log_marginal, enumerated_map
 from dystruct.model import (
     AnchoredOrder,
     Context,
+    Diagnostics,
     Partition,
     PlackettLuce,
     PriorConfig,
@@ -19,11 +27,14 @@ from dystruct.model import (
     anchoring,
     block_instability,
     concentrations,
+    edge_logit_law,
     evidence_offset,
     length_law,
     order_law,
     partition_law,
+    partition_model,
     priorities,
+    structure_model,
     window_rate,
 )
 
@@ -53,6 +64,87 @@ def test_concentrations_are_the_formula(ell: list[float], hbar: float, alpha0: f
     assert torch.equal(law.concentration, found)
 
 
+@pytest.mark.parametrize("shape", [(), (1, 4), (4, 1), (2, 3), (0, 0)])
+def test_concentrations_take_one_window(shape: tuple[int, ...]) -> None:
+    """A mean over a batch, or over nothing, is no window's."""
+    for ask in (concentrations, partition_law):
+        with pytest.raises(ValueError, match=r"edge_logit must have shape \(L-1,\), got"):
+            ask(torch.zeros(shape), Context(), PriorConfig())
+
+
+@pytest.mark.parametrize(
+    "far", [[1500.0, 0.0, 0.0], [-1500.0, 0.0, 0.0], [1e6, -1e6], [math.nan, 0.0], [math.inf, 0.0]]
+)
+def test_edge_logits_too_far_apart_are_named(far: list[float]) -> None:
+    """alpha_g would be infinite, or 0, which would forbid a cut in silence."""
+    d, context, prior = Diagnostics([0.5] * (len(far) + 1), [0.0] * len(far)), Context(), PriorConfig(min_length=1)
+    logit = torch.tensor(far, dtype=torch.float64)
+    asked: list[Callable[[], object]] = [
+        lambda: concentrations(logit, context, prior),
+        lambda: partition_law(logit, context, prior),
+        lambda: structure_model(d, context, prior, covariate_logit=logit),
+        lambda: posterior(d, context, prior, covariate_logit=logit).map(),
+    ]
+    if logit.isfinite().all():
+        seen = Diagnostics([0.5] * (len(far) + 1), logit)
+        asked += [
+            lambda: posterior(seen, context, prior).log_evidence,
+            lambda: enumerated_map(seen, context, prior),
+            lambda: length_posterior(seen, context, replace(prior, max_length=len(far) + 1)),
+            lambda: RecordedWindows.of([(seen, context)]),
+        ]
+    for ask in asked:
+        with pytest.raises(ValueError, match=r"edge_logit lies up to .* nats from its mean.*: scale the gap weights"):
+            ask()
+
+
+def test_edge_logits_almost_too_far_apart_agree_with_the_program() -> None:
+    seen, context, prior = Diagnostics([0.5] * 4, [900.0, 0.0, 0.5]), Context(), PriorConfig(min_length=1)
+    there = posterior(seen, context, prior)
+    assert enumerated_map(seen, context, prior) == there.map().partition == Partition((1, 4))
+    assert enumerated_log_marginal(seen, context, prior) == pytest.approx(there.log_marginal, rel=1e-14)
+
+
+@pytest.mark.parametrize("wrong", [[0.0, 1.0], [[0.0, 0.0, 0.0]], [[0.0], [0.0], [0.0]], 0.0, [0.0] * 4], ids=str)
+def test_a_covariate_has_one_entry_a_gap_whoever_takes_it(wrong: Any) -> None:
+    d, context, prior = Diagnostics([0.5] * 4, [0.0, 1.0, 0.0]), Context(), PriorConfig(min_length=1)
+    asked: dict[Callable[..., object], dict[str, object]] = {
+        partition_model: {},
+        structure_model: {},
+        posterior: {},
+        predictive_check: {"under": "prior"},
+        enumerated_log_marginal: {},
+        enumerated_cut_marginals: {},
+        enumerated_map: {},
+    }
+    for ask, more in asked.items():
+        for given_as in (wrong, torch.tensor(wrong)):
+            with pytest.raises(ValueError, match=r"^covariate_logit must have shape \(3,\), one a gap, got"):
+                ask(d, context, prior, covariate_logit=given_as, **more)
+    with pytest.raises(ValueError, match="covariate_logit must have shape"):
+        structure_model(None, context, prior, length=4, covariate_logit=wrong)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.floats(0.01, 5))
+def test_edge_logits_lie_about_half_a_square_to_the_last_digit(cuts: list[bool], s: float) -> None:
+    for scale in (s, torch.tensor(s, dtype=torch.float64)):
+        law = edge_logit_law(torch.tensor(cuts), scale)
+        assert law.mean.dtype == law.stddev.dtype == torch.float64
+        assert law.mean.tolist() == pytest.approx([s * s / 2 if cut else -s * s / 2 for cut in cuts], rel=1e-15)
+        assert law.stddev.tolist() == [s] * len(cuts)
+
+
+@given(st.floats(-60, 60), st.floats(0.05, 5))
+def test_the_offset_is_differentiable_in_edge_logit_and_scale(ell: float, s: float) -> None:
+    """log N(ell; -s²/2, s) + log(1 + exp(ell)), differentiated by hand."""
+    logit, scale = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (ell, s))
+    slopes = torch.autograd.grad(evidence_offset(logit, scale), (logit, scale))
+    q = 1 / (1 + math.exp(-ell))
+    tolerance = 1e-13 * (1 + (ell / s) ** 2) * (1 + 1 / s)
+    assert slopes[0].item() == pytest.approx(q - ell / s**2 - 0.5, abs=tolerance)
+    assert slopes[1].item() == pytest.approx(ell**2 / s**3 - s / 4 - 1 / s, abs=tolerance)
+
+
 @given(st.floats(-30, 30), st.floats(0.05, 5))
 def test_the_observation_weighs_a_cut_as_the_edge_probability_does_for_every_scale(ell: float, s: float) -> None:
     def log_normal(mean: float) -> float:
@@ -61,7 +153,7 @@ def test_the_observation_weighs_a_cut_as_the_edge_probability_does_for_every_sca
     # the squares of (ell ± s²/2)/s cancel to ell: keep the rounding of that subtraction in view
     tolerance = 1e-13 * (1 + (ell / s) ** 2 + s**2)
     assert log_normal(s * s / 2) - log_normal(-s * s / 2) == pytest.approx(ell, abs=tolerance)
-    offset = evidence_offset(torch.tensor(ell, dtype=torch.float64), PriorConfig(evidence_scale=s)).item()
+    offset = evidence_offset(torch.tensor(ell, dtype=torch.float64), s).item()
     log_q, log_not_q = -math.log1p(math.exp(-ell)), -ell - math.log1p(math.exp(-ell))
     assert log_normal(s * s / 2) == pytest.approx(log_q + offset, abs=tolerance)
     assert log_normal(-s * s / 2) == pytest.approx(log_not_q + offset, abs=tolerance)

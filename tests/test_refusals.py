@@ -252,7 +252,6 @@ def test_what_stands_after_the_colon_is_checked(text: str, part: str) -> None:
         {"prior": {}},
         {"prior": PriorConfig(max_length=10**9)},
         {"prior": PriorConfig(concentration=1e308)},
-        {"prior": PriorConfig(concentration=10**400)},
         {"structure": 3},
         {"structure": ["map"]},
         {"length_rule": ["mode"]},

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from dystruct.inference import LENGTH_RULES, RULES, StructurePosterior, StructureRule
-from dystruct.inference.rules import Streams
-from dystruct.model import Context, Diagnostics, PriorConfig, Structure
+from dystruct.inference import LENGTH_RULES, RULES, StructurePosterior
+from dystruct.inference.rules import Streams, by_posterior
+from dystruct.model import Context, PriorConfig, Structure
 
 from ..dystruct import DyStruct
 from ..errors import UserError
@@ -45,14 +45,9 @@ def with_draw(decoder: Decoder, draw: int) -> Decoder:
         return length(context, prior, _of_draw(generator, draw))
 
     def choice(exact: StructurePosterior, streams: Streams) -> Structure:
-        assert rule.choice is not None
-        return rule.choice(exact, _Drawn(_of_draw(streams.partition, draw), _of_draw(streams.order, draw)))
+        return rule.choose(exact, _Drawn(_of_draw(streams.partition, draw), _of_draw(streams.order, draw)))
 
-    def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-        streams = _Drawn(_of_draw(streams.partition, draw), _of_draw(streams.order, draw))
-        return rule.structure(diagnostics, context, prior, streams)
-
-    return replace(decoder, structure=StructureRule(rule.name, drawn_length, structure, choice), length_rule=None)
+    return replace(decoder, structure=by_posterior(rule.name, drawn_length, choice), length_rule=None)
 
 
 def _of_draw(generator: torch.Generator, draw: int) -> torch.Generator:

@@ -29,9 +29,19 @@ from torch import Tensor
 from dystruct.inference import posterior
 from dystruct.inference.calibration import Estimate
 from dystruct.inference.calibration.bootstrap import ClusteredMean
-from dystruct.inference.hyper import RecordedWindows, learn_concentration, observation_log_density
+from dystruct.inference.hyper import RecordedWindows, learn_concentration
 from dystruct.inference.semimarkov import SemiMarkov
-from dystruct.model import Anchoring, Context, Diagnostics, EvidenceWeights, Partition, PriorConfig, diagnose, order_law
+from dystruct.model import (
+    Anchoring,
+    Context,
+    Diagnostics,
+    EvidenceWeights,
+    Partition,
+    PriorConfig,
+    diagnose,
+    evidence_offset,
+    order_law,
+)
 
 from .measured import (
     FOLDS,
@@ -225,7 +235,7 @@ def _density(windows: Sequence[tuple[Diagnostics, Context]], sharpness: float) -
     """What the equation adds to log Z, nats, at the best c."""
     logits: Tensor = torch.cat([diagnostics.edge_logit for diagnostics, _ in windows])
     scale = torch.sqrt(2 * (torch.sqrt(1 + (logits**2).mean()) - 1))
-    return float(observation_log_density(logits, scale).sum()) + len(logits) * math.log(sharpness)
+    return float(evidence_offset(logits, scale).sum()) + len(logits) * math.log(sharpness)
 
 
 def _diagnosed(window: MeasuredWindow, weights: EvidenceWeights) -> Diagnostics:
