@@ -95,9 +95,22 @@ def test_points_of_one_budget_are_of_one_size(budgets: list[int] | None) -> None
 
 
 def test_many_decoders_do_not_look_alike() -> None:
-    names = [f"decoder {number}" for number in range(30)]
-    ax = plot_accuracy(range(30), [0.5] * 30, names)
-    assert len({(each.get_color(), each.get_marker()) for each in ax.lines if each.get_label() in names}) == 30
+    names = [f"decoder {number}" for number in range(20)]
+    ax = plot_accuracy(range(20), [0.5] * 20, names)
+    assert len({(each.get_color(), each.get_marker()) for each in ax.lines if each.get_label() in names}) == 20
+
+
+def test_of_more_decoders_than_a_legend_has_room_for_those_on_the_front_are_named() -> None:
+    names = [f"decoder {number // 2} with a setting of a name that goes on and on" for number in range(50)]
+    accuracy = [0.5] * 50
+    accuracy[31] = 0.9
+    ax = plot_accuracy(range(1, 51), accuracy, names)
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert [" ".join(text.split()) for text in shown] == ["Pareto front", names[0], names[31], "23 others"]
+    assert max(len(part) for text in shown for part in text.split("\n")) <= 40
+    points = {each.get_xdata()[0]: each for each in ax.lines if len(each.get_xdata()) == 1}
+    looks = {name: (points[place].get_color(), points[place].get_marker()) for place, name in enumerate(names, start=1)}
+    assert len(points) == 50 and len(set(looks.values())) == 3 and looks[names[2]] == looks[names[48]]
 
 
 # --- calibration

@@ -128,7 +128,7 @@ def _plots(runs: Sequence[RunSummary]) -> dict[str, bytes]:
     tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
     found = {}
     for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
-        figure = accuracy_plot(runs, of, name)
+        figure = accuracy_plot(runs, of, name if len(of) == 1 else f"mean of {', '.join(of)}")
         if figure is not None:
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=150)
@@ -155,7 +155,7 @@ def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) 
         budgets.append(run.settings["budget"])
     if len(names) < 2:
         return None
-    figure = Figure(figsize=(9.0, max(4.5, 0.28 * len(set(names)))), layout="constrained")
+    figure = Figure(figsize=(9.0, max(4.5, 0.28 * min(len(set(names)), 20))), layout="constrained")
     axes = plot_accuracy(passes, accuracy, names, interval=bars, budgets=budgets, ax=figure.add_subplot())
     axes.set_title(title)
     return figure

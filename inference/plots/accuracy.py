@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,9 @@ from numpy.typing import ArrayLike
 from .style import axes, series_style
 
 _SIZE, _SIZES = 8, (5, 10)  # of a point; of one of the smallest and of the largest budget
+_NAMED = 20  # names that a legend has room for, and a reader patience
+_WIDTH = 40  # characters of a line of the legend
+_OTHERS = "0.7", "o"  # how series look that have no name in the legend
 
 
 def pareto_front(passes: ArrayLike, accuracy: ArrayLike) -> tuple[int, ...]:
@@ -38,7 +42,7 @@ def plot_accuracy(
 
     Points of one name, such as a decoder's under several budgets, look alike and are joined. interval (n, 2): lower
     and upper ends of each accuracy, drawn as bars. budgets (n): forward passes that were allowed, larger ones as larger
-    points. Raises ValueError where numbers differ.
+    points. Of more than 20 names those without a point on the front are grey. Raises ValueError where numbers differ.
     """
     cost, gain = np.asarray(passes, dtype=float), np.asarray(accuracy, dtype=float)
     if cost.shape != gain.shape or cost.shape != (len(names),) or not len(names):
@@ -56,8 +60,10 @@ def plot_accuracy(
         cost[list(front)], gain[list(front)], where="post", color="0.85", linewidth=4, label="Pareto front", zorder=1
     )
     legend = [joined]
-    for number, name in enumerate(dict.fromkeys(names)):
-        colour, marker = series_style(number)
+    every = list(dict.fromkeys(names))
+    named = every if len(every) <= _NAMED else [name for name in every if name in {names[index] for index in front}]
+    for name in every:
+        colour, marker = series_style(named.index(name)) if name in named else _OTHERS
         own = sorted((index for index, other in enumerate(names) if other == name), key=cost.__getitem__)
         if len(own) > 1:
             ax.plot(cost[own], gain[own], color=colour, linewidth=0.8, alpha=0.5, zorder=2)
@@ -69,7 +75,10 @@ def plot_accuracy(
                 markersize=_SIZE if budgets is None else sizes[budgets[index]],
                 markerfacecolor=colour if index in front else "white", label=name if index == own[0] else None,
             )  # fmt: skip
-        legend.append(_entry(name, colour, marker, _SIZE))
+        if name in named:
+            legend.append(_entry(fill(name, _WIDTH), colour, marker, _SIZE))
+    if len(named) < len(every):
+        legend.append(_entry(f"{len(every) - len(named)} others", *_OTHERS, _SIZE))
     if len(sizes) > 1:
         legend += [_entry(f"budget {budget}", "0.35", "o", size) for budget, size in sizes.items()]
     ax.set_xlabel("forward passes a sequence")
