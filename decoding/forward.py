@@ -13,7 +13,7 @@ positions that a row runs, N cells, d hidden units, V tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ from .errors import UserError
 from .randomness import gumbel_noise
 from .request import Pass
 from .row import Row
-from .sampling import Candidates, candidates, guided
+from .sampling import Candidates, Sampling, candidates, guided
 
 Requests = Sequence[tuple[Row, Pass]]
 
@@ -140,7 +140,7 @@ class Forward:
             states, jump = pairs[:, 1], hidden_jump(pairs)[:, 0]
         else:
             states = outputs.index_select(0, cell_plan[:, 3])
-        sampling = requests[0][1].sampling  # one decoder's passes sample alike but for guidance: all of a batch do
+        sampling = _shared_sampling(requests)
         logits = model.logits(states, mask_predictable=sampling.mask_predictable)
         if again:
             logits = self._guided(logits, outputs, requests, bases, cell_plan[:, 3], counts)
@@ -236,6 +236,15 @@ class Forward:
                 place += 1
             begin = end
         return logits
+
+
+def _shared_sampling(requests: Requests) -> Sampling:
+    """How a batch's passes sample: all alike but for guidance, which is a row's own. Raises UserError otherwise."""
+    first = requests[0][1].sampling
+    for _, request in requests:
+        if request.sampling is not first and replace(request.sampling, guidance=first.guidance) != first:
+            raise UserError("The decoder's passes sample differently in one batch; set batch_size=1.")
+    return first
 
 
 def _count(row: Row, request: Pass) -> int:

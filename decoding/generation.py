@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -61,13 +62,7 @@ def generate(
     decoder = DyStruct() if decoder is None else decoder
     if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, type | bytes):
         raise UserError(f"decoder must be a decoder, as DyStruct() is, not {decoder!r}.")
-    if isinstance(prompts, str) or not isinstance(prompts, Iterable):
-        raise UserError("prompts must be a list of texts; put the one prompt into a list.")
-    prompts = list(prompts)
-    for place, prompt in enumerate(prompts):
-        if not isinstance(prompt, str):
-            raise UserError(f"prompts[{place}] must be a text, not {prompt!r}.")
-        check_unicode(f"prompts[{place}]", prompt)
+    prompts = checked_prompts(prompts)
     for name, value in (("max_new_tokens", max_new_tokens), ("budget", budget), ("batch_size", batch_size)):
         if not is_whole(value) or value < 1:
             raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
@@ -118,6 +113,18 @@ def generate(
     return engine.run(prompts, prompt_ids, observe, settings)
 
 
+def checked_prompts(prompts: Iterable[str]) -> list[str]:
+    """The prompts as a list. Raises UserError for anything but several texts."""
+    if isinstance(prompts, str) or not isinstance(prompts, Iterable):
+        raise UserError("prompts must be a list of texts; put the one prompt into a list.")
+    prompts = list(prompts)
+    for place, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            raise UserError(f"prompts[{place}] must be a text, not {prompt!r}.")
+        check_unicode(f"prompts[{place}]", prompt)
+    return prompts
+
+
 def encoded(model: Backbone, prompt: str, chat: bool, max_new_tokens: int) -> list[int]:
     """The token ids of a prompt. Raises UserError for one that is empty or too long, and for chat with a base model."""
     if not prompt.strip():
@@ -141,5 +148,10 @@ def _settings(value: Any) -> dict[str, Any]:
     for field in fields(value) if is_dataclass(value) else ():
         setting = getattr(value, field.name)
         named = is_dataclass(setting) and hasattr(setting, "name")  # a rule, which is functions
-        found[field.name] = setting.name if named else as_plain(setting)
+        plain = setting.name if named else as_plain(setting)
+        try:
+            json.dumps(plain)
+        except (TypeError, ValueError):  # a function, or what else a decoder of one's own may have
+            plain = repr(setting)
+        found[field.name] = plain
     return found

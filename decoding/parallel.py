@@ -14,7 +14,7 @@ from typing import Any
 
 from .backbone import Backbone
 from .errors import DecodingFailed, UserError
-from .generation import generate
+from .generation import checked_prompts, generate
 from .row import Decoder
 from .trace import Event, Generation
 
@@ -39,6 +39,7 @@ def generate_across(
         raise UserError(
             "Decoding across processes needs accelerate; install it with: pip install 'dystruct[accelerate]'."
         ) from error
+    prompts = checked_prompts(prompts)
     found: list[tuple[int, Generation | UserError]] = []
     state = PartialState(cpu=model.device.type == "cpu")  # else accelerate looks for other devices alone
     with state.split_between_processes(list(range(len(prompts)))) as share:

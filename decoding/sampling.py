@@ -7,6 +7,7 @@ decoder does otherwise. Knows no canvas. Shapes: N positions, V tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,6 +37,16 @@ class Sampling:
     top_k: int | None = None
     mask_predictable: bool = False
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.guidance < math.inf:
+            raise ValueError(f"guidance must be 0 or a positive number, got {self.guidance}.")
+        if self.top_p is not None and not 0 <= self.top_p <= 1:
+            raise ValueError(f"top_p must lie in [0, 1], got {self.top_p}.")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1 token, got {self.top_k}.")
+        if not self.tempered and not (self.top_p is None and self.top_k is None):
+            raise ValueError("top_p and top_k shape tempered distributions only; give tempered=True with them.")
+
 
 PLAIN = Sampling()
 
@@ -56,14 +67,10 @@ def candidates(logits: Tensor, sampling: Sampling, temperature: float, noise: Te
         logits = logits.clone()
         logits[..., list(sampling.excluded)] = -torch.inf
     if sampling.tempered:
-        logits = _filtered(logits / temperature if temperature > 0 else logits, sampling.top_p, sampling.top_k)
+        logits = _filtered(_tempered(logits, temperature), sampling.top_p, sampling.top_k)
         temperature = 1.0
-    if noise is not None:
-        # below the largest logit, so that no temperature makes all of them infinite
-        scores = (logits - logits.amax(-1, keepdim=True)).double() / temperature
-        token = (scores + noise).argmax(-1)
-    else:
-        token = logits.argmax(-1)
+    scores = logits if noise is None else _below(logits).double() / temperature + noise
+    token = scores.argmax(-1)
     top = token
     if sampling.deferred:
         logits = logits.clone()
@@ -98,6 +105,18 @@ def guided(conditional: Tensor, unconditional: Tensor, scale: float) -> Tensor:
     """Classifier-free guidance of logits (..., V): unconditional + (scale + 1) (conditional - unconditional)."""
     mixed = unconditional + (scale + 1) * (conditional - unconditional)
     return torch.where(conditional.isneginf(), conditional, mixed)
+
+
+def _below(logits: Tensor) -> Tensor:
+    """Logits (N, V) as distances to the largest, so that no temperature makes all of them infinite."""
+    return logits - logits.amax(-1, keepdim=True)
+
+
+def _tempered(logits: Tensor, temperature: float) -> Tensor:
+    """Logits (N, V) over a temperature, those that are -inf and the largest ones staying so at any; 0 is none."""
+    if not temperature > 0:
+        return logits
+    return torch.where(logits.isneginf(), logits, (_below(logits).double() / temperature).to(logits.dtype))
 
 
 def _filtered(logits: Tensor, top_p: float | None, top_k: int | None) -> Tensor:

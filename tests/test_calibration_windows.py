@@ -260,3 +260,9 @@ def test_other_end_tokens_are_end_tokens() -> None:
     )
     (window,) = windows_on_own_trajectory(model, [Known("ab", "abc")], decoder=ONE_BLOCK)
     assert window.targets.tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("follow", [windows_along_reference, windows_on_own_trajectory])
+def test_no_problems_are_refused(follow: Callable[..., object]) -> None:
+    with pytest.raises(UserError, match="There are no calibration problems"):
+        follow(backbone(hashed(0)), [])

@@ -96,8 +96,11 @@ def test_no_such_dtype(llada: Path, dtype: Any) -> None:
     refused(llada, "no dtype.*bfloat16", dtype=dtype)
 
 
-def test_device_and_device_map_exclude_each_other(llada: Path) -> None:
+def test_what_excludes_each_other(llada: Path) -> None:
     refused(llada, "exclude each other", device="cpu", device_map="auto")
+    refused(llada, "exclude each other", neutral=True, weights="nowhere.json")
+    refused(llada, "exclude each other", neutral=True, force_weights=True)
+    refused(llada, "called dtype here", torch_dtype=torch.float64)
 
 
 def test_a_device_map(llada: Path, checkpoints: dict[str, Checkpoint]) -> None:

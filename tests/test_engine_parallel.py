@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from dystruct.decoding import Block, DecodingFailed, DyStruct, generate, load
+from dystruct.decoding import Block, DecodingFailed, DyStruct, UserError, generate, load
 from dystruct.decoding.parallel import generate_across
 from dystruct.model import PriorConfig
 from random_network import random_backbone
@@ -94,3 +94,12 @@ def test_a_model_in_two_parts_is_the_model(tmp_path: Path) -> None:
     tokens = generate(one, prompt, Block(4), **settings)[0].tokens
     rows, columns = one.network.model.layers[0].self_attn.q_proj.weight.shape
     assert in_two_processes(work, tmp_path) == [(tokens, (rows // 2, columns))] * 2
+
+
+def test_what_is_no_list_of_prompts_is_refused_and_any_iterable_taken() -> None:
+    pytest.importorskip("accelerate")
+    model = random_backbone(layers=1)
+    with pytest.raises(UserError, match="put the one prompt into a list"):
+        generate_across(model, "abc", Block(4), max_new_tokens=4)
+    found = generate_across(model, (prompt for prompt in ("ab", "c")), Block(4), max_new_tokens=4)
+    assert [each.prompt for each in found] == ["ab", "c"]

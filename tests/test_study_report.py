@@ -102,6 +102,15 @@ def test_a_report_brings_results_and_tables_up_to_date(tmp_path: Path, monkeypat
     assert run.exit_code == 2 and "holds records of 'free'" in run.stderr
 
 
+def test_records_of_other_settings_do_not_take_anothers_place(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        found = [decoded("base", "maths", n, seed) for n in range(4)]
+        write(tmp_path / str(seed), "free", found, passes_per_token=0.5, chosen=None, seed=seed)
+    both = (f"--free={tmp_path / str(seed)}" for seed in (0, 1))
+    run = CliRunner().invoke(app, ["report", str(tmp_path / "results.json"), *both])
+    assert run.exit_code == 2 and "under other settings" in run.stderr and not (tmp_path / "results.json").exists()
+
+
 def between(low: float, value: float, high: float) -> dict[str, float]:
     return {"value": value, "low": low, "high": high}
 

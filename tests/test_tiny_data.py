@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from itertools import islice
 from random import Random
 
@@ -84,6 +85,22 @@ def test_code_is_scored_only_where_running_it_is_allowed() -> None:
         ("#### 12.0", "12", True),
         ("#### 12.5", "12", False),
         ("#### -3", "-3", True),
+        ("#### -$3", "-3", True),
+        ("#### \N{MINUS SIGN}3", "-3", True),
+        ("#### 12 apples.", "12", True),
+        ("#### 12%, so", "12", True),
+        ("#### 3/4", "0.75", True),
+        ("#### 3/4", "3", False),
+        ("#### 3/0", "3", False),
+        ("#### .5", "0.5", True),
+        ("#### 0.3333333", "0.33333333", True),
+        ("#### 1234567890", "1234567891", False),
+        ("#### 3.0000000001", "3", False),
+        *(
+            (f"#### 3{more}", "3", False)
+            for more in ("*10 = 30", "e2", "-5", ":30", " 000", ".0.1", "^2", " + 4", " = 3")
+        ),
+        (f"#### {'9' * 5000}", "9", False),
         ("####", "3", False),
         ("12", "12", False),
         ("", "12", False),
@@ -95,6 +112,15 @@ def test_the_last_value_behind_the_marks_is_compared_as_a_number(text: str, valu
 
 def test_without_marks_there_is_no_value() -> None:
     assert final_value("the answer is 4") is None
+
+
+@given(st.fractions(-(10**12), 10**12).map(lambda x: x.limit_denominator(1000)), st.sampled_from(["", "$", "€"]))
+def test_a_number_is_read_as_it_is_written(number: Fraction, currency: str) -> None:
+    sign = "-" if number < 0 else ""
+    for written in (f"{abs(number.numerator)}", f"{abs(number.numerator):,}"):
+        text = f"so\n#### {sign}{currency}{written}" + (f"/{number.denominator}" if number.denominator > 1 else "")
+        assert final_value(text) == number and final_value(f"#### 5\n{text} units.\nNo more") == number
+        assert final_value(f"{text} + 1") is None
 
 
 def test_equations_are_taken_whole_with_their_units() -> None:

@@ -74,6 +74,10 @@ def load(
     """
     if device is not None and device_map is not None:
         raise UserError("device and device_map exclude each other; give one of them.")
+    if neutral and (weights is not None or force_weights):
+        raise UserError("neutral and a calibration's weights exclude each other; give one of them.")
+    if "torch_dtype" in options:
+        raise UserError("torch_dtype is called dtype here; say dtype=….")
     if device_map is not None and not _accelerate():
         raise UserError("A device_map needs accelerate; install it with: pip install 'dystruct[accelerate]'.")
     device = torch.device(_checked_device(device))

@@ -48,6 +48,8 @@ def encoded(model: Backbone, known: Sequence[Known], beyond: int) -> tuple[list[
 
     Raises UserError if a prompt occurs twice, or a problem is too long for the model.
     """
+    if not known:
+        raise UserError("There are no calibration problems; give some with their answers.")
     prompt_ids = [model.encode(problem.prompt) for problem in known]
     answers = [list(model.tokenizer(problem.answer, add_special_tokens=False)["input_ids"]) for problem in known]
     if len(set(map(tuple, prompt_ids))) < len(known):

@@ -62,7 +62,9 @@ def value_of(problem: Problem, text: str) -> str | None:
     """
     if problem.domain == "maths":
         found = maths.final_value(text)
-        return None if found is None else f"{float(found):.9g}"
+        if found is None or found.denominator == 1:
+            return None if found is None else str(found)
+        return f"{float(found):.9g}"
     if problem.domain == "logic":
         final = logic.final_answer(text)
         return " ".join(final.lower().split()) if final else None

@@ -90,11 +90,18 @@ def merged(
     if windows:
         found["windows"], proposals = windows_results(windows)
     for study, paths in (("along", along), ("free", free)):
+        fresh: set[str] = set()
         groups: dict[str, list[Path]] = {}
         for path in paths:
             groups.setdefault(json.dumps(read_records([path])[0]), []).append(path)
         for alike in groups.values():
             name, results = decodings_results(alike, study)
+            if name in fresh:
+                raise UserError(
+                    f"Two of the records of --{study} are of {name} under other settings (seed, model or weights); "
+                    f"report one of them at a time, to files of their own."
+                )
+            fresh.add(name)
             found.setdefault(study, {})[name] = results
     return found, proposals
 

@@ -95,6 +95,7 @@ def measure_accuracy(
         kind: (sum(r for r, p in zip(right, asked, strict=True) if p.kind == kind), of)
         for kind, of in sorted(Counter(problem.kind for problem in asked).items())
     }
+    count = len(asked)  # of a split that has not so many
     interval = binomtest(correct, count).proportion_ci(method="wilson")
     reasons = [generation.stop_reason for generation in generations]
     return Accuracy(

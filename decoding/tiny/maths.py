@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from random import Random
 from typing import Any
@@ -50,16 +51,33 @@ def make(rng: Random) -> Problem:
     )
 
 
-def final_value(text: str) -> str | None:
-    """The value behind the last ``####`` of a worked answer, without commas and currency; None if there is none."""
-    found = re.findall(r"####\s*[$€£]?\s*(-?[\d,]*\.?\d+)", text)
-    return found[-1].replace(",", "") if found else None
+_SIGN = "[-\N{MINUS SIGN}]"
+# Behind the number there may be a unit or a full stop, but nothing that makes another number of it.
+_NUMERAL = r"\d[\d,]{0,99}(?:\.\d{1,99})?|\.\d{1,99}"
+_FINAL = re.compile(
+    rf"####[ \t]*({_SIGN}?[ \t]*[$€£]?[ \t]*{_SIGN}?)({_NUMERAL})(?:[ \t]*/[ \t]*(\d{{1,99}}))?"
+    rf"(?![\d,]|\.\d|[eE][-+]?\d|[ \t]*(?:[*×/^:+=\d]|{_SIGN}))"
+)
+
+
+def final_value(text: str) -> Fraction | None:
+    """The number behind the last ``####`` of a worked answer; None if there is none, or more than a number."""
+    end = _FINAL.match(text, max(0, text.rfind("####")))
+    if end is None:
+        return None
+    sign, number, divisor = end.groups()
+    if divisor is not None and not int(divisor):
+        return None
+    value = Fraction(number.replace(",", "")) / int(divisor or 1)
+    return -value if re.search(_SIGN, sign) else value
 
 
 def is_correct(text: str, target: str) -> bool:
-    """Whether a worked answer ends in the right value (compared as numbers)."""
-    found = final_value(text)
-    return found is not None and abs(float(found) - float(target.replace(",", ""))) < 1e-6 * max(1.0, abs(float(found)))
+    """Whether a worked answer ends in the right number: exactly a whole one, another one up to a millionth."""
+    found, wanted = final_value(text), Fraction(target.replace(",", ""))
+    if found is None or wanted.denominator == 1:
+        return found == wanted
+    return abs(found - wanted) < Fraction(1, 10**6) * max(Fraction(1), abs(wanted))
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,14 @@ from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
 from ..baselines import Block
+from ..errors import UserError
 from .accuracy import measure_accuracy
 from .batches import PHASES, PROMPT_FORMAT, Batch, collate, encode, pool_of_rows
 from .network import Size, as_backbone, export, grow, new_network
 from .problems import DOMAINS, problems
 from .tokenization import EOS, build_tokenizer, special_token
+
+CHECKPOINT = "checkpoint.safetensors"  # of a run, in its folder
 
 
 @dataclass(frozen=True)
@@ -111,19 +114,25 @@ def train(
 ) -> Path:
     """Train, or go on training, in `folder`; returns the finished model's Hugging Face folder.
 
-    start_from: a model folder written by an earlier run, which the new one grows from (see `network.grow`). Every
-    `validate_every` tokens the held-out loss of each domain is logged, in the last phase with the share of
-    `accuracy_problems` validation problems a domain that block decoding (a token a pass, blocks of 8) answers exactly;
-    code only if `execute_code` allows to run what the model wrote, in a limited subprocess.
+    start_from: a model folder written by an earlier run, which a new one grows from (see `network.grow`); UserError for
+    a run that has a checkpoint, which goes on without it. Every `validate_every` tokens the held-out loss of each
+    domain is logged, in the last phase with the share of `accuracy_problems` validation problems a domain that block
+    decoding (a token a pass, blocks of 8) answers exactly; code only if `execute_code` allows to run what the model
+    wrote, in a limited subprocess.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(folder, config)
     torch.manual_seed(config.seed)
     network = new_network(config.size, tokenizer).to(device)
     optimisers = _optimisers(network, config)
-    if start_from is not None and not (folder / "checkpoint.safetensors").exists():
+    if start_from is not None:
+        if (folder / CHECKPOINT).exists():
+            raise UserError(
+                f"The run in {str(folder)!r} has begun; leave --start-from out, or train in another folder."
+            )
         smaller = Qwen3ForCausalLM.from_pretrained(start_from, dtype=torch.float32)
         grow(network, tokenizer, smaller, Tokenizer.from_file(str(start_from / "tokenizer.json")))
+        _save(folder, network, optimisers, Progress())  # so that a run that is killed at once goes on from there
     progress = _restore(folder, network, optimisers)
     # Eager attention: its backward pass is twice as fast as the fused one at these sizes on a CPU.
     network.set_attn_implementation("eager")
@@ -279,11 +288,11 @@ def _save(folder: Path, network: nn.Module, optimisers: list[torch.optim.Optimiz
             tensors |= {f"optimiser.{which}.{index}.{k}": torch.as_tensor(v).cpu() for k, v in moments.items()}
     partial = folder / "checkpoint.partial"
     save_file(tensors, partial, {"progress": json.dumps(asdict(progress))})
-    os.replace(partial, folder / "checkpoint.safetensors")
+    os.replace(partial, folder / CHECKPOINT)
 
 
 def _restore(folder: Path, network: nn.Module, optimisers: list[torch.optim.Optimizer]) -> Progress:
-    path = folder / "checkpoint.safetensors"
+    path = folder / CHECKPOINT
     if not path.exists():
         return Progress()
     with safe_open(path, "pt") as file:
