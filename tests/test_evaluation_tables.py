@@ -285,6 +285,22 @@ def test_no_accuracy_before_the_harness_has_scored(tmp_path: Path) -> None:
     assert scored == Mean(0.5, 0.5, 2)
 
 
+def test_no_accuracy_where_the_harness_has_nothing_that_says_right_or_wrong(tmp_path: Path) -> None:
+    """The run is whole all the same, and its other figures are shown."""
+    folders = [
+        make_run(tmp_path / name, {"mc2": ["11"]}, decoder=decoder)
+        for name, decoder in (("fixed", "fixed"), ("ours", OURS))
+    ]
+    scores = {"mc2": {str(n): {"correct": None, "value": "", "metrics": {"acc": 0.3}} for n in range(2)}}
+    for folder in folders:
+        (folder / "scores.json").write_text(json.dumps(scores))
+        found = load_summary(folder)
+        assert found.complete and found.tasks["mc2"].accuracy is None and found.tasks["mc2"].right == {"0/0": "??"}
+    made = tables(*folders)
+    assert [row["mc2"] for row in rows(made["results"])] == ["", ""] and "mcnemar" not in made
+    assert [row["accuracy"] for row in rows(made["efficiency"])] == ["", ""]
+
+
 def test_tables_need_a_folder_that_can_be_made(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {"tiny_logic": ["10"]})
     (tmp_path / "file").write_text("kept")

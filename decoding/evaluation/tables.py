@@ -242,7 +242,7 @@ def _paired(first: RunSummary, second: RunSummary) -> Iterator[tuple[Cell, ...]]
     for task in (task for task in one if task in two):
         count = _common(one[task], two[task])
         signs = [next(iter(found[task].right.values()), "")[:count] for found in (one, two)]
-        both = [(a == "1", b == "1") for a, b in zip(*signs, strict=False) if "-" not in (a, b)]
+        both = [(a == "1", b == "1") for a, b in zip(*signs, strict=False) if {a, b} <= {"0", "1"}]
         if both:
             right.append(([a for a, _ in both], [b for _, b in both]))
             yield (first.label, second.label, first.settings["budget"], task, *_tested(*right[-1]))
