@@ -19,7 +19,7 @@ from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.statistics import auroc, likelihood_ratio
 from dystruct.decoding.evaluation.structures import Items, accuracies, majority, structure_tables
 from dystruct.decoding.evaluation.table import Number
-from evaluation_runs import FIGURES, make_run
+from evaluation_runs import FIGURES, make_run, on_other_items
 from scripted import backbone, hashed, uneven_weights
 
 ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=4, max_size=6)
@@ -94,6 +94,27 @@ def test_the_tables(tmp_path: Path) -> None:
     assert float(rows["entropy"]["p"]) < 0.05 and float(rows["entropy"]["a standard deviation beside confidence"]) > 0
     assert rows["1 - P(MAP)"]["p"] == "", "a constant score has no test"
     assert int(rows["entropy"]["wrong"]) == right.count("0")
+
+
+def test_other_items_are_not_put_beside(tmp_path: Path) -> None:
+    """Runs on other data have tables of their own; item 0 here and item 0 there are two items."""
+    rules = {"map": ["1100"], "sample": ["1010"] * 2, "shuffled": ["0110"] * 2}
+    for place in ("here", "there"):
+        for rule, right in rules.items():
+            run = make_run(tmp_path / place / rule, {"maths": right}, decoder=f"dystruct:structure={rule}")
+            if place == "there":
+                on_other_items(run)
+    mixed = [tmp_path / "here" / "map", tmp_path / "there" / "sample", tmp_path / "there" / "shuffled"]
+    for name, paths in (
+        ("one", [tmp_path / "here"]),
+        ("two", [tmp_path / p for p in ("here", "there")]),
+        ("no", mixed),
+    ):
+        report(paths, tmp_path / name)
+    for table in ("structures", "uncertainty", "variation"):
+        one = (tmp_path / "one" / f"{table}.csv").read_text()
+        assert [(tmp_path / "two" / f"{table}{number}.csv").read_text() for number in ("", "-2")] == [one, one]
+        assert not (tmp_path / "no" / f"{table}.csv").exists()
 
 
 def test_all_tasks_together() -> None:
