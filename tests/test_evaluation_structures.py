@@ -96,6 +96,49 @@ def test_the_tables(tmp_path: Path) -> None:
     assert int(rows["entropy"]["wrong"]) == right.count("0")
 
 
+KEYS = [(task, item) for task in "xy" for item in range(4)]
+GIVEN = st.dictionaries(st.sampled_from(KEYS), st.lists(st.sampled_from("abc"), min_size=1, max_size=5))
+ONE = st.dictionaries(st.sampled_from(KEYS), st.lists(st.sampled_from("abc"), min_size=1, max_size=1))
+
+
+@given(ONE, ONE | st.none(), GIVEN)
+def test_a_row_is_of_the_same_items_throughout(
+    best: dict[Any, list[str]], consensus: dict[Any, list[str]] | None, drawn: dict[Any, list[str]]
+) -> None:
+    """In the middle of a sweep, too, where each rule has other items; a task that lacks one has no row."""
+    given = {"map": best, "sample": drawn} | ({} if consensus is None else {"consensus": consensus})
+    told = {"entropy": None, "confidence": None, "map_probability": None}
+    runs = {
+        rule: [{**record, **told, "task": task} for (task, item), a in of.items() for record in records([*a], item)]
+        for rule, of in given.items()
+    }
+    found = {}
+    for table in structure_tables(runs, 0, "")[:1]:
+        found = {row[:2]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    common = {task for task, _ in best} & {task for task, _ in drawn}
+    pooled = {**{task: {task} for task in common}, **({"all": common} if len(common) > 1 else {})}
+    wanted = {}
+    for name, members in pooled.items():
+        others = [] if consensus is None or not members <= {task for task, _ in consensus} else [consensus]
+        for size in (1, 4):
+            items = [key for key in drawn if key[0] in members and len(drawn[key]) >= size and key in best]
+            items = [key for key in items if all(key in of for of in others)]
+            if {task for task, _ in items} == members:
+                wanted[name, size] = items, others
+    assert found.keys() == wanted.keys()
+    for (name, size), (items, others) in wanted.items():
+        row = found[name, size]
+        assert row["items"] == len(items)
+        assert row["MAP"].value == pytest.approx(sum(best[key] == ["a"] for key in items) / len(items))
+        one = sum(drawn[key][:size].count("a") / size for key in items) / len(items)
+        assert row["one sample"].value == pytest.approx(one)
+        agree = sum(drawn[key][:size].count(best[key][0]) / size for key in items) / len(items)
+        assert row["agree with MAP"].value == pytest.approx(agree)
+        assert (row["consensus"] is None) == (not others)
+        for of in others:
+            assert row["consensus"].value == pytest.approx(sum(of[key] == ["a"] for key in items) / len(items))
+
+
 def test_other_items_are_not_put_beside(tmp_path: Path) -> None:
     """Runs on other data have tables of their own; item 0 here and item 0 there are two items."""
     rules = {"map": ["1100"], "sample": ["1010"] * 2, "shuffled": ["0110"] * 2}
