@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,13 @@ def make_pair(folder: Path) -> list[Path]:
         ),
         make_run(folder / "ours", {"maths": ["1111111000"], "logic": ["1100"]}, decoder="dystruct:passes=share"),
     ]
+
+
+def on_other_items(folder: Path) -> Path:
+    """A run's folder, changed so that its items are other ones."""
+    recorded = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(re.sub(r'"digest": ?"[^"]*', lambda found: found[0] + " other", recorded))
+    return folder
 
 
 def _digest(task: str, count: int) -> str:

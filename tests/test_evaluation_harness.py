@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is an extra: pip install 'dystruct[eval]'")
@@ -24,7 +26,7 @@ from lm_eval.tasks import TaskManager
 from dystruct.decoding import Block, Fast, Generation, UserError, generate, load
 from dystruct.decoding.evaluation import harness
 from dystruct.decoding.evaluation.harness import DystructLM, own_device
-from dystruct.decoding.evaluation.harness_run import HarnessSettings, load_tasks, run_harness
+from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from dystruct.decoding.evaluation.local import run_local
 from dystruct.decoding.evaluation.run_folder import read_items
@@ -320,6 +322,34 @@ def test_likelihoods_are_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(harness, "log_likelihood", never)
     run_harness(run, settings, model, {"name": "tiny"}, tmp_path / "run")
     assert read_items(tmp_path / "run") == lines
+
+
+@pytest.mark.parametrize("other", [0.0002, 1 - 1e-9, -3.5, 2, math.nan, "1", (1, 0), [True], None])
+@pytest.mark.parametrize("kind", [bool, int, float, np.bool_, np.float64])
+def test_only_zeros_and_ones_say_right_or_wrong(kind: type, other: Any) -> None:
+    """A probability, log likelihood, F1 or pair of labels says neither, even if most of its values could."""
+    samples: list[dict[str, Any]] = [
+        {"metrics": ["first", "second"], "first": kind(n % 2), "second": 1} for n in range(4)
+    ]
+    assert judging_metric(samples, {}) == "first"
+    assert judging_metric(samples, {"first": False}) == "second", "of what is worse the more of it there is"
+    samples[2]["first"] = other
+    assert judging_metric(samples, {"first": True}) == "second"
+    del samples[1]["second"]
+    assert judging_metric(samples, {"first": True}) is None
+    assert judging_metric([], {}) is None
+
+
+def test_a_word_is_right_by_its_metric_that_says_so(tmp_path: Path) -> None:
+    """LAMBADA's first metric is a perplexity, with a log likelihood as an item's raw value; its second is accuracy."""
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps({"text": f"{n} + 1 = {n + 1}"}) + "\n" for n in (3, 4)))
+    settings = HarnessSettings({"lambada_openai": tmp_path / "test.jsonl"}, LikelihoodSettings(4, 2))
+    run = RunSettings(decoder="block", tasks=("lambada_openai",))
+    run_harness(run, settings, load("tiny"), {"name": "tiny"}, tmp_path / "run")
+    greedy = [line["greedy"] for line in read_items(tmp_path / "run")]
+    found = summarise(tmp_path / "run")
+    assert found.tasks["lambada_openai"].right["0/0"] == "".join(str(int(is_greedy)) for is_greedy in greedy)
+    assert found.complete and False in greedy
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,10 @@ def test_auroc_against_every_pair(wrong: list[int], right: list[int]) -> None:
     above = [sum((a > b) + (a == b) / 2 for b in right) / len(right) for a in wrong]
     below = [sum((a > b) + (a == b) / 2 for a in wrong) / len(wrong) for b in right]
     spread = math.sqrt(np.var(above, ddof=1) / len(wrong) + np.var(below, ddof=1) / len(right))
-    assert found.low == pytest.approx(max(0, found.value - 1.959964 * spread), abs=1e-6)
-    assert found.high == pytest.approx(min(1, found.value + 1.959964 * spread), abs=1e-6)
+    assert found.low <= found.value <= found.high and found.low < found.high
+    if spread:
+        assert found.low == pytest.approx(max(0, found.value - 1.959964 * spread), abs=1e-6)
+        assert found.high == pytest.approx(min(1, found.value + 1.959964 * spread), abs=1e-6)
 
 
 def test_auroc_s_interval_covers() -> None:
@@ -87,6 +89,43 @@ def test_auroc_s_interval_covers() -> None:
         assert found is not None
         covered += found.low <= truth <= found.high
     assert covered >= 176
+
+
+CHANCES = (
+    st.lists(st.integers(0, 20), min_size=4, max_size=4).filter(any).map(lambda parts: np.array(parts) / sum(parts))
+)
+
+
+@given(st.lists(st.tuples(CHANCES, CHANCES, st.integers(2, 40), st.integers(2, 40)), min_size=1, max_size=3))
+def test_what_separates_by_chance_is_in_the_interval(strata: list[tuple[np.ndarray, np.ndarray, int, int]]) -> None:
+    """Of any law of a score in four values under which all pairs come out alike more than once in 40 times."""
+    for outcome, scores in ((1.0, (1, 0)), (0.5, (0, 0)), (0.0, (0, 1))):
+        chance, truth, pairs = 1.0, 0.0, sum(m * n for _, _, m, n in strata)
+        for bad, good, m, n in strata:
+            below = np.tril(np.ones((4, 4)), -1)
+            truth += m * n / pairs * (bad @ below @ good + bad @ good / 2)
+            if outcome == 0.5:
+                chance *= (bad**m) @ (good**n)
+            else:
+                (low, few), (high, many) = ((good, n), (bad, m)) if outcome else ((bad, m), (good, n))
+                most = np.diff(np.cumsum(low) ** few, prepend=0)  # the law of the largest of the lower ones
+                chance *= most @ ((1 - np.cumsum(high)).clip(0) ** many)
+        kinds = [kind for _, _, m, n in strata for kind in [True] * m + [False] * n]
+        values = [scores[0] if kind else scores[1] for kind in kinds]
+        found = auroc(values, kinds, [s for s, (_, _, m, n) in enumerate(strata) for _ in range(m + n)])
+        assert found is not None and found.value == pytest.approx(outcome)
+        assert found.high - found.low > 0.02, "so few answers leave it open"
+        if chance > 0.025:
+            assert found.low - 1e-9 <= truth <= found.high + 1e-9
+
+
+def test_more_answers_that_separate_say_more() -> None:
+    lows = []
+    for count in (2, 5, 20, 100):
+        found = auroc([1] * count + [0] * count, [True] * count + [False] * count)
+        assert found is not None and (found.value, found.high) == (1, 1)
+        lows.append(found.low)
+    assert lows == pytest.approx([0.025 ** (1 / count) for count in (2, 5, 20, 100)])
 
 
 def test_auroc_of_one_kind_is_none() -> None:

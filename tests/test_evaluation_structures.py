@@ -19,7 +19,7 @@ from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.statistics import auroc, likelihood_ratio
 from dystruct.decoding.evaluation.structures import Items, accuracies, majority, structure_tables
 from dystruct.decoding.evaluation.table import Number
-from evaluation_runs import FIGURES, make_run
+from evaluation_runs import FIGURES, make_run, on_other_items
 from scripted import backbone, hashed, uneven_weights
 
 ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=4, max_size=6)
@@ -94,6 +94,70 @@ def test_the_tables(tmp_path: Path) -> None:
     assert float(rows["entropy"]["p"]) < 0.05 and float(rows["entropy"]["a standard deviation beside confidence"]) > 0
     assert rows["1 - P(MAP)"]["p"] == "", "a constant score has no test"
     assert int(rows["entropy"]["wrong"]) == right.count("0")
+
+
+KEYS = [(task, item) for task in "xy" for item in range(4)]
+GIVEN = st.dictionaries(st.sampled_from(KEYS), st.lists(st.sampled_from("abc"), min_size=1, max_size=5))
+ONE = st.dictionaries(st.sampled_from(KEYS), st.lists(st.sampled_from("abc"), min_size=1, max_size=1))
+
+
+@given(ONE, ONE | st.none(), GIVEN)
+def test_a_row_is_of_the_same_items_throughout(
+    best: dict[Any, list[str]], consensus: dict[Any, list[str]] | None, drawn: dict[Any, list[str]]
+) -> None:
+    """In the middle of a sweep, too, where each rule has other items; a task that lacks one has no row."""
+    given = {"map": best, "sample": drawn} | ({} if consensus is None else {"consensus": consensus})
+    told = {"entropy": None, "confidence": None, "map_probability": None}
+    runs = {
+        rule: [{**record, **told, "task": task} for (task, item), a in of.items() for record in records([*a], item)]
+        for rule, of in given.items()
+    }
+    found = {}
+    for table in structure_tables(runs, 0, "")[:1]:
+        found = {row[:2]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    common = {task for task, _ in best} & {task for task, _ in drawn}
+    pooled = {**{task: {task} for task in common}, **({"all": common} if len(common) > 1 else {})}
+    wanted = {}
+    for name, members in pooled.items():
+        others = [] if consensus is None or not members <= {task for task, _ in consensus} else [consensus]
+        for size in (1, 4):
+            items = [key for key in drawn if key[0] in members and len(drawn[key]) >= size and key in best]
+            items = [key for key in items if all(key in of for of in others)]
+            if {task for task, _ in items} == members:
+                wanted[name, size] = items, others
+    assert found.keys() == wanted.keys()
+    for (name, size), (items, others) in wanted.items():
+        row = found[name, size]
+        assert row["items"] == len(items)
+        assert row["MAP"].value == pytest.approx(sum(best[key] == ["a"] for key in items) / len(items))
+        one = sum(drawn[key][:size].count("a") / size for key in items) / len(items)
+        assert row["one sample"].value == pytest.approx(one)
+        agree = sum(drawn[key][:size].count(best[key][0]) / size for key in items) / len(items)
+        assert row["agree with MAP"].value == pytest.approx(agree)
+        assert (row["consensus"] is None) == (not others)
+        for of in others:
+            assert row["consensus"].value == pytest.approx(sum(of[key] == ["a"] for key in items) / len(items))
+
+
+def test_other_items_are_not_put_beside(tmp_path: Path) -> None:
+    """Runs on other data have tables of their own; item 0 here and item 0 there are two items."""
+    rules = {"map": ["1100"], "sample": ["1010"] * 2, "shuffled": ["0110"] * 2}
+    for place in ("here", "there"):
+        for rule, right in rules.items():
+            run = make_run(tmp_path / place / rule, {"maths": right}, decoder=f"dystruct:structure={rule}")
+            if place == "there":
+                on_other_items(run)
+    mixed = [tmp_path / "here" / "map", tmp_path / "there" / "sample", tmp_path / "there" / "shuffled"]
+    for name, paths in (
+        ("one", [tmp_path / "here"]),
+        ("two", [tmp_path / p for p in ("here", "there")]),
+        ("no", mixed),
+    ):
+        report(paths, tmp_path / name)
+    for table in ("structures", "uncertainty", "variation"):
+        one = (tmp_path / "one" / f"{table}.csv").read_text()
+        assert [(tmp_path / "two" / f"{table}{number}.csv").read_text() for number in ("", "-2")] == [one, one]
+        assert not (tmp_path / "no" / f"{table}.csv").exists()
 
 
 def test_all_tasks_together() -> None:

@@ -7,19 +7,24 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
+from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dystruct.decoding import UserError
+from dystruct.decoding import DyStruct, UserError
 from dystruct.decoding.evaluation.pools import pooled
 from dystruct.decoding.evaluation.report import find_runs, report
+from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.statistics import Mean, mcnemar
-from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
+from dystruct.decoding.evaluation.summary import RunSummary, TaskSummary, load_summary, summarise
 from dystruct.decoding.evaluation.table import Number, Table
-from dystruct.decoding.evaluation.tables import all_tables, comparable, main_runs
-from evaluation_runs import make_pair, make_run
+from dystruct.decoding.evaluation.tables import alike, all_tables, comparable, main_runs
+from evaluation_runs import MODEL, make_pair, make_run, on_other_items
 
 OURS, NO_SCHEDULE = "dystruct:passes=share", "dystruct:passes=share,schedule=left-to-right"
 RIGHT, OTHER = "1111111000", "1100000111"
@@ -83,9 +88,7 @@ def test_the_first_items_of_longer_runs_are_paired(tmp_path: Path) -> None:
     """Of embedded tasks it is known which items a limit leaves: those that both runs have are compared."""
     ours = make_run(tmp_path / "ours", {"tiny_logic": ["110"]}, decoder=OURS, limit=3)
     other = make_run(tmp_path / "fixed", {"tiny_logic": ["0110011"]}, decoder="fixed", limit=7)
-    changed = make_run(tmp_path / "fast", {"tiny_logic": ["0110011"]}, decoder="fast", limit=7)
-    recorded = (changed / "run.json").read_text()
-    (changed / "run.json").write_text(re.sub(r'"digest": ?"\w+"', '"digest": "of other items"', recorded))
+    changed = on_other_items(make_run(tmp_path / "fast", {"tiny_logic": ["0110011"]}, decoder="fast", limit=7))
     found = rows(tables(ours, other, changed)["mcnemar"])
     assert [(row["first"], row["task"], row["items"], row["only first"], row["only second"]) for row in found] == [
         ("fixed", "tiny_logic", "3", "1", "1")
@@ -109,6 +112,72 @@ def test_ablations(tmp_path: Path) -> None:
     assert "ablations-2" not in found
     mains = [row["decoder"] for row in rows(found["results"])]
     assert NO_SCHEDULE not in mains and OURS in mains and "dystruct:passes=share,structure=sample" in mains
+
+
+def test_every_run_is_in_a_table_under_its_own_name(tmp_path: Path) -> None:
+    """Of any runs with any ways to weld: ablations are of those that weld or do not, the others are results."""
+    names, made = {"sequential": ("full", "without schedule"), "off": ("without welding", "without both")}, {}
+    for k, (weld, schedule) in enumerate(product(("sequential", "joint", "off"), ("priority", "left-to-right"))):
+        decoder = f"{OURS},weld={weld},schedule={schedule}"
+        folder = make_run(tmp_path / str(k), {"maths": ["1" * k + "0" * (6 - k)]}, decoder=decoder)
+        made[decoder] = load_summary(folder), names.get(weld, ("", ""))[schedule != "priority"], k / 6
+
+    for asked in chain.from_iterable(combinations(made, count) for count in range(1, 7)):
+        found = {table.name: table for table in all_tables([made[decoder][0] for decoder in asked])}
+        parts = {made[decoder][1]: made[decoder][2] for decoder in asked if made[decoder][1]}
+        shown = rows(found["ablations"]) if "ablations" in found else []
+        assert {row["configuration"]: float(row["maths"]) for row in shown} == (parts if len(parts) > 1 else {})
+        mains = {row["decoder"]: float(row["maths"]) for row in rows(found["results"])}
+        assert all(made[decoder][2] == value for decoder, value in mains.items())
+        assert all(decoder in mains or (shown and made[decoder][1]) for decoder in asked)
+
+
+TASKS = st.dictionaries(st.sampled_from("xyz"), st.sampled_from(("A", "B")), min_size=1)
+
+
+@given(st.lists(TASKS, min_size=1, max_size=8))
+def test_runs_are_alike_on_the_same_items(asked: list[dict[str, str]]) -> None:
+    """Every run is in one group; any two of a group agree in the items of every task that both have."""
+    settings = json.loads(json.dumps(RunSettings("dystruct", ("x",)).described(MODEL, DyStruct(), {})))
+    runs = [
+        RunSummary(
+            settings, [], {task: TaskSummary(1, 1, {}, {}, {}, {}, {}, digest) for task, digest in tasks.items()}
+        )
+        for tasks in asked
+    ]
+    groups = alike(runs, ())
+    assert sorted(id(run) for group in groups for run in group) == sorted(map(id, runs))
+    for one, two in chain.from_iterable(combinations(group, 2) for group in groups):
+        assert all(one.tasks[task].digest == two.tasks[task].digest for task in one.tasks.keys() & two.tasks.keys())
+    if not any({(task, "A"), (task, "B")} <= {item for tasks in asked for item in tasks.items()} for task in "xyz"):
+        assert len(groups) == 1
+    longer = [
+        replace(run, tasks={task: replace(of, expected=n + 1, digest=f"{n}", chain=of.digest * 4 * (n + 1))})
+        for n, run in enumerate(runs)
+        for task, of in list(run.tasks.items())[:1]
+    ]
+    assert len(alike(longer, ())) <= 2, "where one has more items of the same than another, they are alike"
+
+
+@pytest.mark.parametrize("setting", ["alpha0", "prior.max_length", "prior.min_length", "r-weld", "weld"])
+def test_other_items_are_another_table(tmp_path: Path, setting: str) -> None:
+    values = {"alpha0": ("1.5", "3"), "prior.max_length": ("48", "64"), "weld": ("sequential", "off")}
+    one, two = values.get(setting, ("8", "12"))
+    here = [make_run(tmp_path / v, {"maths": ["1100"]}, decoder=f"{OURS},{setting}={v}") for v in (one, two)]
+    there = [make_run(tmp_path / f"{v}t", {"maths": ["1110"]}, decoder=f"{OURS},{setting}={v}") for v in (one, two)]
+    fixed = [make_run(tmp_path / name, {"maths": ["1000"]}, decoder="fixed") for name in ("fixed", "fixed t")]
+    for folder in (*there, fixed[1]):
+        on_other_items(folder)
+
+    def found(*folders: Path) -> list[list[tuple[Any, ...]]]:
+        kept = ("results", "efficiency", "texts", "mcnemar")
+        return [list(table.rows) for name, table in tables(*folders).items() if name not in kept]
+
+    assert found(here[0], there[1]) == []
+    assert len(main_runs([load_summary(folder) for folder in (here[0], there[1])])) == 2
+    of_one, of_other = found(*here, fixed[0]), found(*there, fixed[1])
+    assert len(of_one) == len(of_other) == 1
+    assert found(*here, *there, *fixed) == of_one + of_other
 
 
 @pytest.mark.parametrize(
@@ -283,6 +352,22 @@ def test_no_accuracy_before_the_harness_has_scored(tmp_path: Path) -> None:
     (folder / "scores.json").write_text('{"gsm8k": {"0": {"correct": true, "value": "5"}, "1": {"correct": false}}}')
     scored: Any = load_summary(folder).tasks["gsm8k"].accuracy
     assert scored == Mean(0.5, 0.5, 2)
+
+
+def test_no_accuracy_where_the_harness_has_nothing_that_says_right_or_wrong(tmp_path: Path) -> None:
+    """The run is whole all the same, and its other figures are shown."""
+    folders = [
+        make_run(tmp_path / name, {"mc2": ["11"]}, decoder=decoder)
+        for name, decoder in (("fixed", "fixed"), ("ours", OURS))
+    ]
+    scores = {"mc2": {str(n): {"correct": None, "value": "", "metrics": {"acc": 0.3}} for n in range(2)}}
+    for folder in folders:
+        (folder / "scores.json").write_text(json.dumps(scores))
+        found = load_summary(folder)
+        assert found.complete and found.tasks["mc2"].accuracy is None and found.tasks["mc2"].right == {"0/0": "??"}
+    made = tables(*folders)
+    assert [row["mc2"] for row in rows(made["results"])] == ["", ""] and "mcnemar" not in made
+    assert [row["accuracy"] for row in rows(made["efficiency"])] == ["", ""]
 
 
 def test_tables_need_a_folder_that_can_be_made(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ Texts are put on record as they come, so that a run that was killed goes on wher
 the harness scores them; `scores.json` then says which items are right, `harness.json` has the harness's own results,
 and `samples.jsonl`, if asked for, every prompt, answer and score.
 
-An item is right by the first metric of its task under the first of its filters (gsm8k: exact_match of strict-match).
+An item is right by the first metric of its task that says right or wrong, under the first of its filters (gsm8k:
+exact_match of strict-match). A metric says so if each of its raw values is 0 or 1 and 1 is better: no probability, log
+likelihood, F1 or BLEU. Where a task has none, its items are neither right nor wrong.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lm_eval import simple_evaluate
 from lm_eval.tasks import TaskManager
 
@@ -173,22 +176,30 @@ def _items(task: Any, settings: RunSettings) -> dict[str, Any]:
     return {"items": len(docs), "digest": hashlib.sha256(lines.encode()).hexdigest()[:16]}
 
 
+def judging_metric(samples: Sequence[Mapping[str, Any]], higher_is_better: Mapping[str, bool | None]) -> str | None:
+    """The first metric by whose raw values each of a task's samples is right (1) or wrong (0); None if none is such."""
+    for name in samples[0]["metrics"] if samples else ():
+        values = [sample.get(name) for sample in samples]
+        if higher_is_better.get(name) is not False and all(np.isscalar(x) and x in (0, 1) for x in values):
+            return str(name)
+    return None
+
+
 def _write(results: Mapping[str, Any], folder: Path, harness: HarnessSettings) -> None:
     """scores.json, harness.json and samples.jsonl."""
     scores: dict[str, dict[str, Any]] = {}
     lines = []
     for task, samples in results["samples"].items():
-        first = samples[0]["filter"] if samples else None
-        for sample in samples:
-            if sample["filter"] == first:
-                metric = sample["metrics"][0]
-                shown = sample["filtered_resps"][0]
-                scores.setdefault(task, {})[str(sample["doc_id"])] = {
-                    "correct": bool(sample[metric]),
-                    "value": shown if isinstance(shown, str) else json.dumps(shown, default=str),
-                    "metrics": {name: sample[name] for name in sample["metrics"]},
-                }
-            lines.append(json.dumps({"task": task, **sample}, default=str))
+        shown = [sample for sample in samples if sample["filter"] == samples[0]["filter"]]
+        metric = judging_metric(shown, results["higher_is_better"][task])
+        for sample in shown:
+            answer = sample["filtered_resps"][0]
+            scores.setdefault(task, {})[str(sample["doc_id"])] = {
+                "correct": None if metric is None else bool(sample[metric]),
+                "value": answer if isinstance(answer, str) else json.dumps(answer, default=str),
+                "metrics": {name: sample[name] for name in sample["metrics"]},
+            }
+        lines += [json.dumps({"task": task, **sample}, default=str) for sample in samples]
     if harness.samples:
         save_text(folder / "samples.jsonl", "".join(line + "\n" for line in lines))
     told = {name: results[name] for name in ("results", "groups", "n-shot", "versions", "n-samples") if name in results}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 from collections import Counter
@@ -24,7 +23,7 @@ from .statistics import mean_of_means
 from .structures import rule_of, structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import ENDINGS, Table, contents
-from .tables import all_tables, comparable, merged, ordered
+from .tables import alike, all_tables, merged, ordered
 from .variation import variation_tables, way_of
 
 CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins
@@ -196,16 +195,20 @@ def _groups(
 
     Of several of one kind and task the one with the most answers an item, of these the first.
     """
-    groups: dict[str, _Held] = {}
-    for place, run in zip(places, runs, strict=True):
-        kind = kind_of(run.settings)
-        if kind is not None and place.is_dir() and any(place.glob("items*.jsonl")):
-            group = groups.setdefault(json.dumps(comparable(run, ("structure",), *around), sort_keys=True), {})
-            held = group.setdefault(kind, {})
+    place_of = {
+        id(run): place
+        for place, run in zip(places, runs, strict=True)
+        if kind_of(run.settings) is not None and place.is_dir() and any(place.glob("items*.jsonl"))
+    }
+    groups: list[_Held] = []
+    for group in alike([run for run in runs if id(run) in place_of], ("structure",), *around):
+        groups.append({})
+        for run in group:
+            held = groups[-1].setdefault(str(kind_of(run.settings)), {})
             for task in run.tasks:
                 if task not in held or _answers(run) > _answers(held[task][1]):
-                    held[task] = place, run
-    return list(groups.values())
+                    held[task] = place_of[id(run)], run
+    return groups
 
 
 def _answers(run: RunSummary) -> int:

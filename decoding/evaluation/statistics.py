@@ -45,7 +45,10 @@ class McNemar:
 
 @dataclass(frozen=True)
 class Auroc:
-    """The probability that a wrong answer scores higher than a right one (ties half), with a 95% interval (DeLong)."""
+    """The probability that a wrong answer scores higher than a right one (ties half), with a 95% interval.
+
+    The interval is DeLong's, or of a score that separates the two kinds an exact one (see `auroc`).
+    """
 
     value: float
     low: float
@@ -107,6 +110,11 @@ def auroc(scores: ArrayLike, wrong: ArrayLike, strata: ArrayLike | None = None) 
     The interval is DeLong's, from the variances of the placements of each kind among the other. strata (n,): what each
     answer belongs to; answers are then compared within a stratum only, so that a score that tells hard strata from easy
     ones gains nothing by it. Strata without two of either kind are left out.
+
+    Where all pairs of a stratum come out alike, in each of the strata, DeLong's variance is 0 and says nothing. The
+    interval then has every AUROC under which this happens more than once in 40 times: m wrong and n right answers make
+    k = min(m, n) independent pairs, so if a pair comes out so with probability q, all do with at most q^k. So q may be
+    as low as 0.025^(1/k), and the other pairs may come out either way.
     """
     score, bad = np.asarray(scores, dtype=float), np.asarray(wrong, dtype=bool)
     parts = [_auroc(score[bad & inside], score[~bad & inside]) for inside in _within(strata, len(score))]
@@ -117,8 +125,12 @@ def auroc(scores: ArrayLike, wrong: ArrayLike, strata: ArrayLike | None = None) 
     share = counts.prod(axis=1) / counts.prod(axis=1).sum()  # of all pairs
     value, spread = float(share @ values), math.sqrt(float(share**2 @ variances))
     reach = float(norm.ppf(0.975)) * spread
+    low, high = max(0.0, value - reach), min(1.0, value + reach)
+    if not spread:
+        alike = 0.025 ** (1 / counts.min(axis=1))
+        low, high = float(share @ (alike * values)), 1 - float(share @ (alike * (1 - values)))
     m, n = counts.sum(axis=0)
-    return Auroc(value, max(0.0, value - reach), min(1.0, value + reach), int(m), int(n))
+    return Auroc(value, low, high, int(m), int(n))
 
 
 def _auroc(wrong: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[float, float, tuple[int, int]] | None:

@@ -44,6 +44,11 @@ class Items:
                 draws.setdefault((record["task"], record["item"]), []).append(record)
         return cls(draws)
 
+    @property
+    def tasks(self) -> set[str]:
+        """Those that it has items of."""
+        return {task for task, _ in self.draws}
+
     def differing(self, item: tuple[str, int], value: Any) -> float:
         """The share of an item's answers that are not this one."""
         draws = self.draws[item]
@@ -111,9 +116,11 @@ def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described:
         return []
     rows: list[tuple[Cell, ...]] = []
     foretold: list[tuple[Cell, ...]] = []
-    for task, members in pools(runs["map"]).items():
+    every = {record["task"] for record in runs["map"]}
+    both = Items.of(runs["map"], every, seed).tasks & Items.of(runs["sample"], every, seed).tasks
+    for task, members in pools([record for record in runs["map"] if record["task"] in both]).items():
         found = {rule: Items.of(records, members, seed) for rule, records in runs.items()}
-        rows += _accuracy_rows(task, found)
+        rows += _accuracy_rows(task, members, found)
         foretold += _score_rows(task, found)
     columns = (
         "task", "S", "items", "MAP", "consensus", "one sample", "majority", "oracle best", "samples agree",
@@ -148,23 +155,32 @@ def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described:
     return [first, second] if rows else []
 
 
-def _accuracy_rows(task: str, found: Mapping[str, Items]) -> list[tuple[Cell, ...]]:
+def _accuracy_rows(task: str, members: Collection[str], found: Mapping[str, Items]) -> list[tuple[Cell, ...]]:
+    """A row for each number of draws that some items of each member have, of the items that every rule has.
+
+    A consensus that lacks a member is left out, not the member.
+    """
+    found = {rule: items for rule, items in found.items() if rule != "consensus" or items.tasks >= set(members)}
     rows: list[tuple[Cell, ...]] = []
-    single = {rule: _single(found.get(rule)) for rule in ("map", "consensus")}
     for size in SIZES:
-        sampled = accuracies(found["sample"], size)
-        if sampled is None:
-            continue
-        with_map = [
-            sum(record["value"] == best["value"] for record in draws[:size]) / size
+        shared = Items({
+            item: draws[:size]
             for item, draws in found["sample"].draws.items()
-            if len(draws) >= size and (best := _first(found["map"], item)) is not None
-        ]
+            if len(draws) >= size and all(item in items.draws for items in found.values())
+        })  # fmt: skip
+        sampled = accuracies(shared, size)
+        if sampled is None or shared.tasks != set(members):
+            continue
+        single = {
+            rule: mean([bool(items.draws[item][0]["correct"]) for item in shared.draws])
+            for rule, items in found.items()
+        }
+        with_map = [1 - shared.differing(item, found["map"].draws[item][0]["value"]) for item in shared.draws]
         rows.append(
             (
-                task, size, sampled.one.count, percentage(single["map"]), percentage(single["consensus"]),
+                task, size, sampled.one.count, percentage(single["map"]), percentage(single.get("consensus")),
                 percentage(sampled.one), percentage(sampled.majority), percentage(sampled.best),
-                percentage(sampled.agreement), percentage(mean(with_map)) if with_map else None,
+                percentage(sampled.agreement), percentage(mean(with_map)),
             )
         )  # fmt: skip
     return rows
@@ -205,10 +221,6 @@ def _score_row(
         task, name, *counts, *limits, slope, Number(ratio.statistic, digits=2), ratio.degrees,
         Number(ratio.p, digits=4, scientific=True),
     )  # fmt: skip
-
-
-def _single(items: Items | None) -> Mean | None:
-    return mean([bool(draws[0]["correct"]) for draws in items.draws.values()]) if items and items.draws else None
 
 
 def _first(items: Items, item: tuple[str, int]) -> Record | None:

@@ -39,8 +39,9 @@ class TaskSummary:
 
     expected: the items that the run was asked for; count: those with records. figures: by name, over the items that
     have it. passes: mean forward passes by kind. kinds: records right and in all by kind of item; stop_reasons:
-    records. right: by "seed/draw", a sign an item: 1 right, 0 wrong, - not on record or not scored. digest: of all
-    items; chain: of the embedded tasks' items, one after another (see `tasks.chain`).
+    records. right: by "seed/draw", a sign an item: 1 right, 0 wrong, ? scored by nothing that says which, - not on
+    record or not scored. digest: of all items; chain: of the embedded tasks' items, one after another (see
+    `tasks.chain`).
     """
 
     expected: int
@@ -74,7 +75,7 @@ class RunSummary:
 
     @property
     def complete(self) -> bool:
-        """Whether every item that was asked for is on record."""
+        """Whether every item that was asked for is on record, and scored."""
         return all(
             task.count == task.expected and "-" not in "".join(task.right.values()) for task in self.tasks.values()
         )
@@ -200,9 +201,8 @@ def summarise_task(
     right = {}
     for seed in settings["seeds"]:
         for draw in range(settings["draws"]):
-            held = {r["item"]: r["correct"] for r in records if (r["seed"], r["draw"]) == (seed, draw)}
-            signs = {None: "-", True: "1", False: "0"}
-            right[f"{seed}/{draw}"] = "".join(signs[_truth(held.get(item))] for item in range(expected))
+            held = {r["item"]: _sign(r) for r in records if (r["seed"], r["draw"]) == (seed, draw)}
+            right[f"{seed}/{draw}"] = "".join(held.get(item, "-") for item in range(expected))
     return TaskSummary(
         expected=expected,
         count=len(by_item),
@@ -219,5 +219,7 @@ def _values(group: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [float(record[name]) for record in group if record.get(name) is not None]
 
 
-def _truth(value: Any) -> bool | None:
-    return None if value is None else bool(value)
+def _sign(record: Mapping[str, Any]) -> str:
+    if record["correct"] is None:
+        return "?" if "metrics" in record else "-"  # the harness has scored it, or has not yet
+    return "1" if record["correct"] else "0"

@@ -27,6 +27,12 @@ SENSITIVITY = {
     "weld_radius": ("weld-radius", "welding radius, tokens", "r weld"),
 }
 COMPONENTS = ("schedule", "weld")
+CONFIGURATIONS = {
+    ("priority", "sequential"): "full",
+    ("left-to-right", "sequential"): "without schedule",
+    ("priority", "off"): "without welding",
+    ("left-to-right", "off"): "without both",
+}
 _OWN = {
     "name",
     "decoder",
@@ -131,27 +137,19 @@ def texts(runs: Sequence[RunSummary]) -> Table:
 
 def ablations(runs: Sequence[RunSummary]) -> list[Table]:
     """DyStruct without its schedule, its welding, and both, beside the fixed decoder: one table for each family."""
-    names = {
-        ("priority", True): "full",
-        ("left-to-right", True): "without schedule",
-        ("priority", False): "without welding",
-        ("left-to-right", False): "without both",
-    }
     tables: list[Table] = []
     for family in _families(runs, COMPONENTS):
         tasks = _tasks(family)
-        rows: list[tuple[Cell, ...]] = []
-        chosen = {_parts(run): run for run in family}
-        for parts, name in names.items():
-            if parts in chosen:
-                rows.append((name, *_accuracies(chosen[parts], tasks)))
-        if len(rows) < 2:
-            continue
+        chosen = {_configuration(run): run for run in family}
+        rows: list[tuple[Cell, ...]] = [
+            (name, *_accuracies(chosen[parts], tasks)) for parts, name in CONFIGURATIONS.items() if parts in chosen
+        ]
         rows += [
             (run.label, *_accuracies(run, tasks))
             for run in runs
             if run.settings["decoder_settings"]["decoder"] == "Fixed"
             and _circumstances(run) == _circumstances(family[0])
+            and all(_same_items(run, other) for other in family)
         ]
         caption = (
             f"Accuracy in percent ± standard error without parts of the method ({_described(family[0], COMPONENTS)})."
@@ -242,7 +240,7 @@ def _paired(first: RunSummary, second: RunSummary) -> Iterator[tuple[Cell, ...]]
     for task in (task for task in one if task in two):
         count = _common(one[task], two[task])
         signs = [next(iter(found[task].right.values()), "")[:count] for found in (one, two)]
-        both = [(a == "1", b == "1") for a, b in zip(*signs, strict=False) if "-" not in (a, b)]
+        both = [(a == "1", b == "1") for a, b in zip(*signs, strict=False) if {a, b} <= {"0", "1"}]
         if both:
             right.append(([a for a, _ in both], [b for _, b in both]))
             yield (first.label, second.label, first.settings["budget"], task, *_tested(*right[-1]))
@@ -260,6 +258,11 @@ def _common(one: TaskSummary, two: TaskSummary) -> int:
     return shorter if chains[0] and chains[0] == chains[1] else 0
 
 
+def _same_items(one: RunSummary, two: RunSummary) -> bool:
+    """Whether two runs have the same items, as far as the shorter goes, of every task that both have."""
+    return all(_common(task, two.tasks[name]) for name, task in one.tasks.items() if name in two.tasks)
+
+
 def _tested(first: Sequence[bool], second: Sequence[bool]) -> tuple[Cell, ...]:
     found = mcnemar(first, second)
     return (
@@ -271,15 +274,32 @@ def _tested(first: Sequence[bool], second: Sequence[bool]) -> tuple[Cell, ...]:
 
 
 def _families(runs: Sequence[RunSummary], varied: tuple[str, ...]) -> Iterator[list[RunSummary]]:
-    """Groups of DyStruct runs that differ in the varied settings only, with two or more values of them."""
-    groups: dict[str, list[RunSummary]] = {}
-    for run in runs:
-        if _is_ours(run):
-            groups.setdefault(json.dumps(comparable(run, varied), sort_keys=True), []).append(run)
-    for group in groups.values():
+    """Groups of DyStruct runs that differ in the varied settings only, with two or more values of them.
+
+    In the components these are the values that have a name; other ways to weld are no parts left out.
+    """
+    ours = [run for run in runs if _is_ours(run)]
+    if varied == COMPONENTS:
+        ours = [run for run in ours if _configuration(run) in CONFIGURATIONS]
+    for group in alike(ours, varied):
         by_values = {json.dumps([_setting(run, name) for name in varied]): run for run in group}
         if len(by_values) > 1:
             yield list(by_values.values())
+
+
+def alike(runs: Iterable[RunSummary], varied: Iterable[str], *around: str) -> list[list[RunSummary]]:
+    """Groups of runs that differ in the varied settings of the decoder, and in those around it, only.
+
+    Any two of a group have the same items of every task that both have, or one the first items of the other.
+    """
+    groups: dict[str, list[list[RunSummary]]] = {}
+    for run in runs:
+        parts = groups.setdefault(json.dumps(comparable(run, varied, *around), sort_keys=True), [])
+        part = next((part for part in parts if all(_same_items(run, other) for other in part)), [])
+        if not part:
+            parts.append(part)
+        part.append(run)
+    return [part for parts in groups.values() for part in parts]
 
 
 def _circumstances(run: RunSummary, *without: str) -> dict[str, Any]:
@@ -322,9 +342,8 @@ def _without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any
     return rest
 
 
-def _parts(run: RunSummary) -> tuple[str, bool]:
-    settings = run.settings["decoder_settings"]
-    return settings["schedule"], settings["weld"] != "off"
+def _configuration(run: RunSummary) -> tuple[Any, ...]:
+    return tuple(_setting(run, name) for name in COMPONENTS)
 
 
 def _is_ours(run: RunSummary) -> bool:
