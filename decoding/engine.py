@@ -111,6 +111,8 @@ class Engine:
         self, prompt: str, ids: list[int], slot: int, index: int, observe: Callable[[int, Event], None] | None
     ) -> Row:
         self.canvas.place(slot, ids)
+        for cache in self.calls.caches or ():
+            cache.forget(slot)
         emit = None if observe is None else lambda event: observe(index, event)
         return Row(
             prompt=prompt,
