@@ -19,8 +19,9 @@ class Pass:
 
     Logits are computed for positions of [start, end) only. Before the pass, of each span in `remask` (start, end,
     count) the count least confident committed positions are masked again; after it the `commit` most confident masked
-    positions of [start, end) get their tokens; None where the decoder itself commits by the pass's figures. A
-    diagnostic pass commits tentatively (R4). `block` names what is worked on, for the trace. `parts`: the spans of
+    positions of [start, end) get their tokens; None where the decoder itself commits by the pass's figures, and remasks
+    (`Row.remask`), so that such a pass has neither `remask` nor `threshold`. A diagnostic pass commits tentatively
+    (R4). `block` names what is worked on, for the trace. `parts`: the spans of
     [start, end) that are in play, where it is not in play as a whole, in ascending order. `visible`: the response
     position from which on the model sees nothing. Guidance takes two forward passes. `threshold`: every masked position
     of at least this confidence is committed, and no fewer than `commit`; how many are left the decoder reads behind it
@@ -49,6 +50,11 @@ class Pass:
     threshold: float | None = None
 
     def __post_init__(self) -> None:
+        if self.commit is None and (self.remask or self.threshold is not None):
+            raise UserError(
+                "A pass with commit=None neither commits nor remasks by itself; leave remask and threshold out and call "
+                "Row.commit and Row.remask behind it, or say how many it commits."
+            )
         unknown = set(self.figures) - set(FIGURES)
         if unknown:
             raise UserError(f"There is no figure {sorted(unknown)[0]!r} of a pass; there are {', '.join(FIGURES)}.")

@@ -200,11 +200,10 @@ class Row:
         return not self._played.isdisjoint(request.positions)
 
     def known_masks(self, request: Pass) -> int | None:
-        """How many of a pass's positions are masked; None if the host does not know."""
+        """How many positions of a pass that remasks nothing are masked; None if the host does not know."""
         if self._logs:
             return None
-        remasked = sum(count for _, _, count in request.remask)
-        return remasked + sum(self.draft[position] == self.model.mask_id for position in request.positions)
+        return sum(self.draft[position] == self.model.mask_id for position in request.positions)
 
     def masked(self, start: int, end: int) -> list[int]:
         """The positions of a span that hold the mask."""

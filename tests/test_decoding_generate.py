@@ -114,3 +114,15 @@ def test_a_model_never_calibrated_is_warned_of_only_where_its_weights_are_used()
         generate(raw, ["abc"], Block(), max_new_tokens=4)
         generate(raw, ["abc"], DyStruct(weights=EvidenceWeights.neutral()), max_new_tokens=4)
         generate(MODEL, ["abc"], DyStruct(), max_new_tokens=4)
+
+
+# --- what a decoder of one's own may not ask for ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{"remask": ((0, 4, 2),)}, {"threshold": 0.5}, {"remask": ((0, 1, 0),), "parts": ()}])
+@pytest.mark.parametrize("kind", ["resolve", "weld", "diagnostic"])
+def test_a_pass_whose_commits_are_the_decoders_own_does_nothing_by_itself(kind: Any, more: dict[str, Any]) -> None:
+    """What it remasked by itself would be on no record; a number of commits may stand beside either."""
+    with pytest.raises(UserError, match=r"^A pass with commit=None .*Row\.remask.*\.$"):
+        Pass(kind, 0, 4, None, **more)
+    assert Pass(kind, 0, 4, 0, **more).commit == 0
