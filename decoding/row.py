@@ -19,9 +19,10 @@ from .backbone import Backbone
 from .canvas import Canvas
 from .ending import has_ended
 from .errors import UserError
+from .kinds import is_whole
 from .outcomes import Changes, Log, Shared, step_of, with_alternatives
 from .randomness import Streams
-from .request import Figures, Pass, wanted_figures
+from .request import Figures, Pass, wanted_figures, within
 from .trace import (
     Commit,
     Event,
@@ -94,6 +95,13 @@ class Row:
         return 0 if self._opened is None else self._opened.start
 
     @property
+    def window(self) -> tuple[int, int]:
+        """The open window's positions [start, end); UserError if none is open."""
+        if self._opened is None or self._opened.index < len(self.windows):
+            raise UserError("No window is open; call Row.open_window first.")
+        return self._opened.start, self.length
+
+    @property
     def ended(self) -> bool:
         """Whether the text is known: before any mask an end token (R14) or a stop string stands in the response."""
         return has_ended(self.model, self.draft, self.stop)
@@ -101,7 +109,9 @@ class Row:
     def open_window(self, length: int, previous_instability: float = 0.5, rate: float | None = None) -> WindowOpened:
         """Append `length` masks to the response; UserError if that many do not fit."""
         widest = self._canvas.widest if self._canvas.observing else self.max_new_tokens
-        if not 1 <= length <= min(self.remaining, widest):
+        if self._opened is not None and self._opened.index == len(self.windows):
+            raise UserError("A window is open already; call Row.close_window first.")
+        if not is_whole(length) or not 1 <= length <= min(self.remaining, widest):
             raise UserError(
                 f"A window of {length} tokens cannot be opened, with {self.remaining} tokens left and room for "
                 f"{widest} in a window (of DyStruct, its prior's max_length); correct the length rule or that limit."
@@ -140,6 +150,7 @@ class Row:
     def write(self, tokens: list[int]) -> None:
         """Put given tokens into the open window, in place of whatever it holds."""
         start, end = self._span()
+        self._check_tokens(tokens, end - start)
         self._canvas.tokens[self.slot, start:end] = torch.tensor(tokens, device=self._canvas.device)
 
     def choose_structure(self, chosen: StructureChosen) -> None:
@@ -158,11 +169,13 @@ class Row:
         self, tokens: list[int], features: Tensor | None = None, mean_instability: float | None = None
     ) -> None:
         """Put the finished window on record."""
+        start, end = self.window
         assert self._opened is not None
+        self._check_tokens(tokens, end - start)
         self.settle()
         rows = () if features is None else tuple(map(tuple, features.tolist()))
         closed = WindowClosed(self._opened.index, tuple(tokens), rows, mean_instability)
-        self.draft[self._opened.start :] = tokens
+        self.draft[start:] = tokens
         self.windows.append(Window(self._opened, self._chosen, tuple(self._steps), closed))
         self.tokens.extend(tokens)
         self._chosen, self._steps = None, []
@@ -177,10 +190,10 @@ class Row:
 
     def read_figures(self) -> Figures:
         """What the last pass, one that committed nothing by itself, says of its span: one read-back."""
-        assert self._figures is not None and self._changes is not None, "the pass must be one with commit=None"
+        request = self._behind().request
+        assert self._figures is not None
         self._read()  # the passes before it come first
         shared, place = self._figures
-        request = self._changes.request
         names = wanted_figures(request)
         positions = [position - request.start for position in request.positions]
         values = torch.full((len(names), request.end - request.start), torch.nan, dtype=torch.float64)
@@ -191,7 +204,8 @@ class Row:
 
     def read_masks(self) -> int:
         """How many positions the last pass, one with a threshold, left masked in its span: one small read-back."""
-        assert self._masks is not None, "the last pass must be one with a threshold"
+        if self._masks is None:
+            raise UserError("The last pass counted no masks; give it a threshold.")
         shared, place = self._masks
         return int(shared.read(place, ["masks"], 1))
 
@@ -226,7 +240,13 @@ class Row:
 
     def splice(self, position: int, removed: int, inserted: int, token: int | None = None) -> None:
         """Let `removed` positions of the open window give way to `inserted` of one token (None: masks)."""
-        assert self._opened is not None and self._opened.start <= position
+        start, end = self.window
+        if not (start <= position <= position + removed <= end and inserted >= 0):
+            raise UserError(
+                f"{removed} positions cannot give way to {inserted} at {position} in an open window of {start} to "
+                f"{end}; correct what Row.splice is given."
+            )
+        self._check_tokens([self.model.mask_id if token is None else token], 1)
         if self.length + inserted - removed > self.max_new_tokens:
             raise UserError(
                 f"{inserted} positions cannot be inserted into a response of {self.length} tokens with a limit of "
@@ -270,10 +290,23 @@ class Row:
         self._notify(step)
 
     def _behind(self) -> Changes:
-        assert self._changes is not None, "the last pass must be one with commit=None"
+        if self._changes is None:
+            raise UserError("The last pass left nothing to the decoder; give it commit=None.")
         return self._changes
 
+    def _check_tokens(self, tokens: list[int], count: int) -> None:
+        last = self.model.vocabulary - 1
+        if len(tokens) != count or not all(0 <= token <= last for token in tokens):
+            raise UserError(f"Give {count} tokens from 0 to {last}, not {_shorten(str(tokens))}.")
+
     def _write(self, positions: list[int], tokens: list[int]) -> None:
+        start, end = self.window
+        if not within(((position, position + 1) for position in positions), start, end):
+            raise UserError(
+                f"The positions {_shorten(str(positions))} cannot be changed: give positions of the open window, "
+                f"{start} to {end}, each of them once."
+            )
+        self._check_tokens(tokens, len(positions))
         for position, token in zip(positions, tokens, strict=True):
             self.draft[position] = token
         places = torch.tensor(positions, dtype=torch.long) + len(self.prompt_ids)
@@ -282,13 +315,13 @@ class Row:
 
     def _count(self, request: Pass) -> None:
         self.passes[request.kind] = self.passes.get(request.kind, 0) + request.cost
+        self._masks = None
         self.first_diagnostic &= request.kind != "diagnostic"
         self._played.update(request.positions)
 
     def _span(self) -> tuple[int, int]:
-        assert self._opened is not None, "a window must be open"
-        offset = len(self.prompt_ids)
-        return offset + self._opened.start, offset + self.length
+        offset, (start, end) = len(self.prompt_ids), self.window
+        return offset + start, offset + end
 
     def _clear(self) -> None:
         self._played.clear()
@@ -324,7 +357,11 @@ class Row:
         for remask in step.remasked:
             self.draft[remask.position] = self.model.mask_id
         masked = sum(self.draft[position] == self.model.mask_id for position in request.positions)
-        assert request.masked is None or masked <= request.masked, "a pass must name all positions that it finds masked"
+        if request.masked is not None and masked > request.masked:
+            raise UserError(
+                f"A pass of {request.start} to {request.end} found {masked} positions masked and was told of "
+                f"{request.masked}; give it a larger `masked`, or none."
+            )
         for commit in step.commits:
             self.draft[commit.position] = commit.token
 

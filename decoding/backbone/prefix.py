@@ -35,7 +35,7 @@ class PrefixCache:
         self.layers = Cache(layers=[_Layer(self) for _ in range(layers)])
 
     def forget(self, slot: int) -> None:
-        """A slot goes to another row. What a row that failed left behind may be NaN, and so is NaN times a weight of 0."""
+        """A slot goes to another row; what a failed one left may be NaN, which a weight of 0 does not take away."""
         for layer in self.layers.layers:
             if layer.is_initialized:
                 layer.keys[slot] = layer.values[slot] = 0
