@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -132,6 +132,8 @@ class Engine:
                     f"The decoder {name} asks for a {request.kind} pass of {span} that {reason}; correct its decode."
                 )
             yield request
+        if row.is_open:
+            raise UserError(f"The decoder {name} ended with its window open; let it call Row.close_window.")
 
     def _row(
         self, prompt: str, ids: list[int], slot: int, index: int, observe: Callable[[int, Event], None] | None
@@ -259,6 +261,7 @@ class Engine:
     def _finish(self, row: Row, settings: dict[str, Any]) -> Generation:
         tokens = row.tokens
         end = ending(self.model, tokens, self.stop)
+        early: Literal["budget", "decoder"] = "budget" if row.passes_left < row.last_cost else "decoder"
         return Generation(
             prompt=row.prompt,
             text=end.text,
@@ -267,7 +270,7 @@ class Engine:
             useful_tokens=end.length,
             wasted_tokens=len(tokens) - end.length,
             passes=dict(row.passes),
-            stop_reason=end.by or ("budget" if row.remaining > 0 else "length"),
+            stop_reason=end.by or (early if row.remaining > 0 else "length"),
             seconds=time.perf_counter() - row.started,
             windows=tuple(row.windows),
             model=self.model.name,

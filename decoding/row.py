@@ -68,6 +68,7 @@ class Row:
     windows: list[Window] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
+    last_cost: int = 1  # forward passes that its last pass took
     first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
     kept: dict[bool, int] = field(default_factory=dict)  # where each cache's prefix ends; True: guidance's
     _opened: WindowOpened | None = None
@@ -95,9 +96,14 @@ class Row:
         return 0 if self._opened is None else self._opened.start
 
     @property
+    def is_open(self) -> bool:
+        """Whether a window is open."""
+        return self._opened is not None and self._opened.index == len(self.windows)
+
+    @property
     def window(self) -> tuple[int, int]:
         """The open window's positions [start, end); UserError if none is open."""
-        if self._opened is None or self._opened.index < len(self.windows):
+        if self._opened is None or not self.is_open:
             raise UserError("No window is open; call Row.open_window first.")
         return self._opened.start, self.length
 
@@ -109,7 +115,7 @@ class Row:
     def open_window(self, length: int, previous_instability: float = 0.5, rate: float | None = None) -> WindowOpened:
         """Append `length` masks to the response; UserError if that many do not fit."""
         widest = self._canvas.widest if self._canvas.observing else self.max_new_tokens
-        if self._opened is not None and self._opened.index == len(self.windows):
+        if self.is_open:
             raise UserError("A window is open already; call Row.close_window first.")
         if not is_whole(length) or not 1 <= length <= min(self.remaining, widest):
             raise UserError(
@@ -315,7 +321,7 @@ class Row:
 
     def _count(self, request: Pass) -> None:
         self.passes[request.kind] = self.passes.get(request.kind, 0) + request.cost
-        self._masks = None
+        self._masks, self.last_cost = None, request.cost
         self.first_diagnostic &= request.kind != "diagnostic"
         self._played.update(request.positions)
 

@@ -6,12 +6,14 @@ import dataclasses
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from dystruct.decoding import Block, Commit, DyStruct, Pass, Remask, Row, UserError, generate
+from dystruct.decoding import Block, Commit, Daedal, DyStruct, Generation, Pass, Remask, Row, UserError, generate
 from dystruct.decoding.sampling import Sampling
+from dystruct.decoding.wording import STOPS
 from dystruct.inference import RULES
 from dystruct.model import EvidenceWeights, PriorConfig
 from scripted import VOCABULARY, backbone, hashed
@@ -127,6 +129,60 @@ def test_a_pass_whose_commits_are_the_decoders_own_does_nothing_by_itself(kind: 
     with pytest.raises(UserError, match=r"^A pass with commit=None .*Row\.remask.*\.$"):
         Pass(kind, 0, 4, None, **more)
     assert Pass(kind, 0, 4, 0, **more).commit == 0
+
+
+@pytest.mark.parametrize("guidance", [0.0, 1.0])
+@pytest.mark.parametrize("windows", range(4))
+@pytest.mark.parametrize("budget", range(7, 11))
+def test_a_decoder_that_ends_early_says_whether_the_budget_let_it_go_on(
+    budget: int, windows: int, guidance: float
+) -> None:
+    """Windows of four tokens, a pass each, which costs one of the budget or two; three windows are the limit."""
+    cost = 2 if guidance else 1
+
+    class Windows:
+        widest = None
+
+        def decode(self, row: Row) -> Iterator[Pass]:
+            for start in range(0, 4 * windows, 4):
+                row.open_window(4)
+                for _ in range(4 // cost):
+                    if row.passes_left >= cost:
+                        yield Pass("resolve", start, start + 4, cost, sampling=Sampling(guidance=guidance))
+                row.close_window(row.read_tokens())
+                if row.passes_left < cost:
+                    return
+
+    (found,) = generate(backbone(hashed(3, end_logit=-9.0)), ["abc"], Windows(), max_new_tokens=12, budget=budget)
+    spent = budget - found.forward_passes < cost
+    assert found.stop_reason == ("length" if len(found.tokens) == 12 else "budget" if spent else "decoder")
+    assert {0: 0, 1: 4}.get(windows, found.forward_passes) == found.forward_passes
+
+
+def test_a_decoder_that_finds_its_own_length_ended_of_itself() -> None:
+    decoder = Daedal(initial_length=8, eos_threshold=0, eos_check_tokens=1)
+    (found,) = generate(backbone(hashed(3, end_logit=-9.0)), ["abc"], decoder, max_new_tokens=64)
+    assert found.stop_reason == "decoder" and len(found.tokens) < 64 and found.forward_passes < 256
+
+
+def test_each_reason_to_stop_has_its_words() -> None:
+    assert tuple(STOPS) == get_args(get_type_hints(Generation)["stop_reason"])
+
+
+@pytest.mark.parametrize("opened", [1, 2])
+def test_a_decoder_that_leaves_its_window_open_is_refused(opened: int) -> None:
+    """What stands there would be on no record."""
+
+    def leave(row: Row) -> Iterator[Pass]:
+        for window in range(opened):
+            if window:
+                row.close_window(row.read_tokens())
+            start = row.open_window(4).start
+            yield Pass("resolve", start, start + 4, 4)
+
+    decoder = SimpleNamespace(decode=leave, widest=4)
+    with pytest.raises(UserError, match=r"ended with its window open; let it call Row\.close_window\.$"):
+        generate(MODEL, ["abc"], decoder, max_new_tokens=8)
 
 
 @dataclasses.dataclass(frozen=True)
