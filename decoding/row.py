@@ -76,6 +76,7 @@ class Row:
     _steps: list[Step] = field(default_factory=list)
     _logs: list[Log] = field(default_factory=list)
     _played: set[int] = field(default_factory=set)  # positions that were in play since the window was cleared
+    _unobserved: bool = False  # whether any pass since then was one with commit=None
     _figures: tuple[Shared, int] | None = None
     _masks: tuple[Shared, int] | None = None
     _changes: Changes | None = None
@@ -133,9 +134,9 @@ class Row:
     def read_diagnostics(self) -> tuple[Tensor, Tensor]:
         """phi (L, 7) and gap divergences (L-1,) of the diagnostic passes, float64, on the CPU; masks the window again.
 
-        The first of a window's two read-backs.
+        The first of a window's two read-backs. UserError, as of `read_window`, where passes told nothing of features.
         """
-        start, end = self._span()
+        start, end = self._observed()
         phi = self._canvas.features(self.slot, start, end)
         gaps = self._canvas.gap_divergence[self.slot, start : end - 1]
         phi_values, gap_values = self._read(phi, gaps)
@@ -144,7 +145,7 @@ class Row:
 
     def read_predictions(self) -> list[int]:
         """What was last predicted for each position of the window: a read-back of its own."""
-        start, end = self._span()
+        start, end = self._observed()
         (values,) = self._read(self._canvas.predictions(self.slot, start, end))
         return [int(value) for value in values]
 
@@ -165,8 +166,11 @@ class Row:
         self._notify(chosen)
 
     def read_window(self) -> tuple[list[int], Tensor]:
-        """The window's tokens and phi (L, 7) of the passes that decoded it: the second read-back."""
-        start, end = self._span()
+        """The window's tokens and phi (L, 7) of the passes that decoded it: the second read-back.
+
+        UserError where any of them had commit=None, since these are not observed, or where the decoder has no `widest`.
+        """
+        start, end = self._observed()
         tokens, phi = self._canvas.tokens[self.slot, start:end], self._canvas.features(self.slot, start, end)
         values, features = self._read(tokens, phi)
         return [int(value) for value in values], features.double()
@@ -278,6 +282,7 @@ class Row:
     def offer(self, request: Pass, figures: Shared, place: int, others: Tensor | None = None) -> None:
         """Count a pass that leaves all to the decoder; its figures are at `place` (the engine calls this)."""
         self._count(request)
+        self._unobserved = True
         self._figures, self._changes = (figures, place), Changes(sum(self.passes.values()), request, others)
 
     def settle(self) -> None:
@@ -329,7 +334,16 @@ class Row:
         offset, (start, end) = len(self.prompt_ids), self.window
         return offset + start, offset + end
 
+    def _observed(self) -> tuple[int, int]:
+        if self._unobserved or not self._canvas.observing:
+            raise UserError(
+                "Features are known only of passes that commit by themselves, and if the decoder has `widest`; call "
+                "Row.read_tokens and close the window without features."
+            )
+        return self._span()
+
     def _clear(self) -> None:
+        self._unobserved = False
         self._played.clear()
         self._canvas.clear(self.slot, *self._span())
 

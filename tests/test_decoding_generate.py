@@ -298,6 +298,42 @@ def test_what_belongs_to_another_pass_or_window_is_refused() -> None:
     assert "told of 1" in refused(passing("resolve", 8, 16, 8, masked=1))
 
 
+@pytest.mark.parametrize("read", [Row.read_window, Row.read_diagnostics, Row.read_predictions])
+@pytest.mark.parametrize("looking", [(0,), (1,), (2,), (0, 1, 2), ()])
+@pytest.mark.parametrize("widest", [8, None])
+def test_features_of_passes_that_nobody_observed_are_refused(
+    read: Callable[[Row], Any], looking: tuple[int, ...], widest: int | None
+) -> None:
+    """Also where other passes of the window were observed: what they say is not of all of them."""
+
+    def act(row: Row) -> Iterator[Pass]:
+        for number in range(3):
+            yield Pass("resolve", 8, 16, None if number in looking else 1)
+        read(row)
+
+    if looking or widest is None:
+        assert "Row.read_tokens" in refused(act, widest=widest, budget=6)
+    else:
+        generate(MODEL, ["abc"], Own(act), max_new_tokens=24)
+
+
+def test_a_window_behind_one_that_nobody_observed_has_its_features() -> None:
+    def decode(row: Row) -> Iterator[Pass]:
+        row.open_window(8)
+        yield Pass("resolve", 0, 8, None)
+        row.commit(map(row.read_figures().at, range(8)))
+        row.close_window(row.read_tokens())
+        row.open_window(8)
+        yield Pass("resolve", 8, 16, 8)
+        row.close_window(*row.read_window())
+
+    decoder = SimpleNamespace(decode=decode, widest=8)
+    looked, observed = generate(MODEL, ["abc"], decoder, max_new_tokens=16)[0].windows
+    block = generate(MODEL, ["abc"], Block(8, passes=1), max_new_tokens=16)[0].windows
+    assert looked.closed.tokens == block[0].closed.tokens and looked.closed.position_features == ()
+    assert observed.closed == block[1].closed
+
+
 @pytest.mark.parametrize("widest", [0, -1, 2.0, "8", True])
 def test_a_decoder_says_how_wide_its_windows_are(widest: Any) -> None:
     with pytest.raises(UserError, match=r"^The decoder Own must have `widest`, .*\.$"):
