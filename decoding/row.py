@@ -19,7 +19,6 @@ from .backbone import Backbone
 from .canvas import Canvas
 from .ending import has_ended
 from .errors import UserError
-from .kinds import is_whole
 from .outcomes import Changes, Log, Shared, step_of, with_alternatives
 from .randomness import Streams
 from .request import Figures, Pass, wanted_figures, within
@@ -118,10 +117,10 @@ class Row:
         widest = self._canvas.widest if self._canvas.observing else self.max_new_tokens
         if self.is_open:
             raise UserError("A window is open already; call Row.close_window first.")
-        if not is_whole(length) or not 1 <= length <= min(self.remaining, widest):
+        if not within([(0, length)], 0, min(self.remaining, widest)):
             raise UserError(
                 f"A window of {length} tokens cannot be opened, with {self.remaining} tokens left and room for "
-                f"{widest} in a window (of DyStruct, its prior's max_length); correct the length rule or that limit."
+                f"{widest} in a window; correct its length or the decoder's `widest`."
             )
         self._opened = WindowOpened(len(self.windows), self.length, length, previous_instability, rate)
         self.length += length

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import warnings
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 
 from dystruct.decoding import Block, Commit, Daedal, DyStruct, Generation, Pass, Remask, Row, UserError, generate
@@ -235,6 +237,19 @@ def test_a_pass_beyond_the_open_window_is_refused(span: Any, commit: int | None)
 def test_a_pass_whose_numbers_do_not_fit_is_refused(fields: dict[str, Any]) -> None:
     given = {"kind": "resolve", "start": 8, "end": 12, "commit": 1, **fields}
     assert refused(passing(**given)).startswith(f"The decoder Own asks for a {given['kind']} pass of 8 to 12 that ")
+
+
+def test_numpys_numbers_are_numbers() -> None:
+    def act(row: Row, of: Any = np.int64) -> Iterator[Pass]:
+        yield Pass("resolve", of(8), of(16), None, visible=of(16), prefix=of(8))
+        row.commit([row.read_figures().at(of(9))])
+        yield Pass("resolve", of(8), of(16), of(1), remask=((of(8), of(16), of(1)),), parts=((of(8), of(12)),))
+
+    own, numpys = (
+        generate(MODEL, ["abc"], Own(functools.partial(act, of=of), None), max_new_tokens=16)[0]
+        for of in (int, np.int64)
+    )  # fmt: skip
+    assert own.tokens == numpys.tokens and own.windows == numpys.windows
 
 
 def test_a_pass_may_not_commit_before_the_window_but_look_there() -> None:
