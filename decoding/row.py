@@ -43,7 +43,7 @@ class Decoder(Protocol):
         """The widest window that the decoder opens, in tokens; None if it has no use for the positions' features."""
 
     def decode(self, row: Row) -> Iterator[Pass]:
-        """Decode one sequence, pass by pass."""
+        """Decode one sequence, pass by pass; the engine refuses a pass that does not fit the row (UserError)."""
 
 
 @dataclass
