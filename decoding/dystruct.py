@@ -33,6 +33,7 @@ from dystruct.model import (
 from .errors import UserError
 from .kinds import is_number, is_whole
 from .passes import PassesRule, interpolated_passes, masks, quotas, shared_passes, shown_positions
+from .request import within
 from .row import Pass, Row
 from .trace import StructureChosen
 from .weld import WeldRule, welds
@@ -127,7 +128,12 @@ class DyStruct:
         while row.remaining > 0 and row.passes_left > 0:
             # 1. Adaptive window expansion
             context = Context(previous, remaining=row.remaining)
-            length = length_of(context, self.prior, row.streams.length)
+            length, most = length_of(context, self.prior, row.streams.length), min(row.remaining, self.prior.max_length)
+            if not within([(0, length)], 0, most):
+                raise UserError(
+                    f"The length rule of {rule.name!r} gives {length!r}; let it give a whole number of tokens, here "
+                    f"from 1 to {most}, or raise the prior's max_length."
+                )
             window = row.open_window(length, previous, window_rate(context, self.prior))
             start, end = window.start, window.start + length
 
@@ -140,6 +146,11 @@ class DyStruct:
             if count > 0:
                 exact = self._posterior(diagnose(*row.read_diagnostics(), weights), context)
                 structure = rule.choose(exact, row.streams)
+                if not isinstance(structure, Structure) or structure.length != length:
+                    raise UserError(
+                        f"The structure rule {rule.name!r} gives {repr(structure)[:80]} for a window of {length} "
+                        f"tokens; let it give a Structure of that length."
+                    )
             else:
                 exact = posterior(_undiagnosed(length), context, self.prior)
                 structure = Structure(Partition.whole(length), (0,))

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,9 +26,10 @@ from .canvas import Canvas, Fresh, Quotas, Region, pick, spread
 from .ending import ending
 from .errors import DecodingFailed, UserError
 from .forward import Caching, Forward, Predicted
+from .kinds import is_whole
 from .outcomes import Shared
 from .randomness import Streams
-from .request import FIGURES, wanted_figures
+from .request import FIGURES, misfit, wanted_figures
 from .row import Decoder, Pass, Row
 from .sampling import figures
 from .trace import Event, Generation, Window
@@ -70,7 +71,7 @@ class Engine:
         """
         capacity = max(len(ids) for ids in prompt_ids) + self.max_new_tokens
         slots = min(self.batch_size, len(prompts))
-        widest = self.decoder.widest
+        widest = self._widest()
         self.canvas = Canvas(slots, capacity, self.model.mask_id, self.model.device, observing=widest is not None)
         if widest is not None:
             self.canvas.reserve(min(widest, self.max_new_tokens), self.model.vocabulary)
@@ -87,7 +88,7 @@ class Engine:
                     if slot not in active:
                         index = waiting.popleft()
                         row = self._row(prompts[index], prompt_ids[index], slot, index, observe)
-                        active[slot] = (index, row, iter(self.decoder.decode(row)))
+                        active[slot] = (index, row, self._passes(row))
                     index, row, coroutine = active[slot]
                     try:
                         request = next(coroutine, None)
@@ -107,10 +108,39 @@ class Engine:
             raise DecodingFailed(done, failed)
         return [done[index] for index in range(len(prompts))]
 
+    def _widest(self) -> int | None:
+        widest = getattr(self.decoder, "widest", 0)
+        if widest is not None and not (is_whole(widest) and widest >= 1):
+            raise UserError(
+                f"The decoder {type(self.decoder).__name__} must have `widest`, the tokens of its widest window, or "
+                f"None where it has no use for the positions' features."
+            )
+        return widest
+
+    def _passes(self, row: Row) -> Iterator[Pass]:
+        """The passes that the decoder asks for; UserError at one that cannot be made."""
+        name, passes = type(self.decoder).__name__, self.decoder.decode(row)
+        if not isinstance(passes, Iterable):
+            raise UserError(f"The decoder {name} gives {passes!r} instead of passes; let its decode yield them.")
+        for request in passes:
+            if not isinstance(request, Pass):
+                raise UserError(f"The decoder {name} yields {request!r}, which is no Pass; let it yield one.")
+            reason = misfit(request, row.window, row.passes_left)
+            if reason is not None:
+                span = f"{request.start!r} to {request.end!r}"
+                raise UserError(
+                    f"The decoder {name} asks for a {request.kind} pass of {span} that {reason}; correct its decode."
+                )
+            yield request
+        if row.is_open:
+            raise UserError(f"The decoder {name} ended with its window open; let it call Row.close_window.")
+
     def _row(
         self, prompt: str, ids: list[int], slot: int, index: int, observe: Callable[[int, Event], None] | None
     ) -> Row:
         self.canvas.place(slot, ids)
+        for cache in self.calls.caches or ():
+            cache.forget(slot)
         emit = None if observe is None else lambda event: observe(index, event)
         return Row(
             prompt=prompt,
@@ -231,6 +261,7 @@ class Engine:
     def _finish(self, row: Row, settings: dict[str, Any]) -> Generation:
         tokens = row.tokens
         end = ending(self.model, tokens, self.stop)
+        early: Literal["budget", "decoder"] = "budget" if row.passes_left < row.last_cost else "decoder"
         return Generation(
             prompt=row.prompt,
             text=end.text,
@@ -239,7 +270,7 @@ class Engine:
             useful_tokens=end.length,
             wasted_tokens=len(tokens) - end.length,
             passes=dict(row.passes),
-            stop_reason=end.by or ("budget" if row.remaining > 0 else "length"),
+            stop_reason=end.by or (early if row.remaining > 0 else "length"),
             seconds=time.perf_counter() - row.started,
             windows=tuple(row.windows),
             model=self.model.name,

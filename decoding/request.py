@@ -5,8 +5,10 @@ Positions are response positions, spans half-open.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import get_type_hints
+from numbers import Integral
+from typing import Any, get_args, get_type_hints
 
 from .errors import UserError
 from .sampling import PLAIN, Sampling
@@ -19,8 +21,9 @@ class Pass:
 
     Logits are computed for positions of [start, end) only. Before the pass, of each span in `remask` (start, end,
     count) the count least confident committed positions are masked again; after it the `commit` most confident masked
-    positions of [start, end) get their tokens; None where the decoder itself commits by the pass's figures. A
-    diagnostic pass commits tentatively (R4). `block` names what is worked on, for the trace. `parts`: the spans of
+    positions of [start, end) get their tokens; None where the decoder itself commits by the pass's figures, and remasks
+    (`Row.remask`), so that such a pass has neither `remask` nor `threshold`. A diagnostic pass commits tentatively
+    (R4). `block` names what is worked on, for the trace. `parts`: the spans of
     [start, end) that are in play, where it is not in play as a whole, in ascending order. `visible`: the response
     position from which on the model sees nothing. Guidance takes two forward passes. `threshold`: every masked position
     of at least this confidence is committed, and no fewer than `commit`; how many are left the decoder reads behind it
@@ -49,6 +52,11 @@ class Pass:
     threshold: float | None = None
 
     def __post_init__(self) -> None:
+        if self.commit is None and (self.remask or self.threshold is not None):
+            raise UserError(
+                "A pass with commit=None neither commits nor remasks by itself; leave remask and threshold out and "
+                "call Row.commit and Row.remask behind it, or say how many it commits."
+            )
         unknown = set(self.figures) - set(FIGURES)
         if unknown:
             raise UserError(f"There is no figure {sorted(unknown)[0]!r} of a pass; there are {', '.join(FIGURES)}.")
@@ -95,12 +103,22 @@ class Figures:
 
     def at(self, position: int) -> Commit:
         """The candidate at a response position, as a commit."""
-        return Commit(position, self.token[position - self.start], self.confidence[position - self.start])
+        i = self._place(position)
+        return Commit(position, self.token[i], self.confidence[i])
 
     def unmasked_at(self, position: int) -> Commit:
         """The best token other than the mask at a response position, as a commit."""
-        i = position - self.start
+        i = self._place(position)
         return Commit(position, self.unmasked[i], self.unmasked_confidence[i])
+
+    def _place(self, position: int) -> int:
+        place, width = position - self.start, len(self.token)
+        if not 0 <= place < width:
+            raise UserError(
+                f"The pass says nothing of position {position}, only of {self.start} to {self.start + width - 1}; ask "
+                f"for a wider pass."
+            )
+        return place
 
 
 FIGURES = tuple(get_type_hints(Figures))
@@ -114,3 +132,42 @@ def wanted_figures(request: Pass) -> tuple[str, ...]:
     if request.sampling.mask_predictable:
         more += ("unmasked", "unmasked_confidence")
     return tuple(name for name in FIGURES if name in ALWAYS + more)
+
+
+def misfit(request: Pass, window: tuple[int, int], passes_left: int) -> str | None:
+    """Why a pass of a row whose open window is [start, end) cannot be made; None if it can."""
+    first, last = window
+    begin = 0 if request.commit is None else first
+    counts = [request.commit, request.prefix, *(count for *_, count in request.remask)]
+    if request.kind not in get_args(PassKind):
+        return f"is of a kind other than {', '.join(get_args(PassKind))}"
+    if not within([(request.start, request.end)], begin, last):
+        return f"is not a span of {begin} to {last}, which are open to it"
+    if not within(request.parts, request.start, request.end):
+        return f"has parts {request.parts}, which are not ascending, disjoint spans of it"
+    if not within([(start, end) for start, end, _ in request.remask], first, last):
+        return f"remasks {request.remask}, which are not ascending, disjoint spans of the open window"
+    if not all(count is None or (_is_whole(count) and count >= 0) for count in counts):
+        return "has a commit, a prefix or a number to remask that is not a whole number of at least 0"
+    width = len(request.positions)
+    if request.masked is not None and not (_is_whole(request.masked) and 1 <= request.masked <= width):
+        return f"says that {request.masked} of its {width} positions are masked"
+    if request.visible is not None and not (_is_whole(request.visible) and request.end <= request.visible <= last):
+        return f"sees the response up to {request.visible}, which is not from its own end to the response's, {last}"
+    if request.cost > passes_left:
+        return f"takes more of the budget than the {passes_left} forward passes that are left"
+    return None
+
+
+def within(spans: Iterable[tuple[int, int]], first: int, last: int) -> bool:
+    """Whether half-open spans are not empty, ascend without overlap and lie in [first, last)."""
+    for start, end in spans:
+        if not (_is_whole(start) and _is_whole(end) and first <= start < end <= last):
+            return False
+        first = end
+    return True
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a whole number of any type: decoders may count with numpy."""
+    return isinstance(value, Integral) and not isinstance(value, bool)

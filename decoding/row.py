@@ -21,7 +21,7 @@ from .ending import has_ended
 from .errors import UserError
 from .outcomes import Changes, Log, Shared, step_of, with_alternatives
 from .randomness import Streams
-from .request import Figures, Pass, wanted_figures
+from .request import Figures, Pass, wanted_figures, within
 from .trace import (
     Commit,
     Event,
@@ -43,7 +43,7 @@ class Decoder(Protocol):
         """The widest window that the decoder opens, in tokens; None if it has no use for the positions' features."""
 
     def decode(self, row: Row) -> Iterator[Pass]:
-        """Decode one sequence, pass by pass."""
+        """Decode one sequence, pass by pass; the engine refuses a pass that does not fit the row (UserError)."""
 
 
 @dataclass
@@ -67,6 +67,7 @@ class Row:
     windows: list[Window] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
+    last_cost: int = 1  # forward passes that its last pass took
     first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
     kept: dict[bool, int] = field(default_factory=dict)  # where each cache's prefix ends; True: guidance's
     _opened: WindowOpened | None = None
@@ -74,6 +75,7 @@ class Row:
     _steps: list[Step] = field(default_factory=list)
     _logs: list[Log] = field(default_factory=list)
     _played: set[int] = field(default_factory=set)  # positions that were in play since the window was cleared
+    _unobserved: bool = False  # whether any pass since then was one with commit=None
     _figures: tuple[Shared, int] | None = None
     _masks: tuple[Shared, int] | None = None
     _changes: Changes | None = None
@@ -94,6 +96,18 @@ class Row:
         return 0 if self._opened is None else self._opened.start
 
     @property
+    def is_open(self) -> bool:
+        """Whether a window is open."""
+        return self._opened is not None and self._opened.index == len(self.windows)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The open window's positions [start, end); UserError if none is open."""
+        if self._opened is None or not self.is_open:
+            raise UserError("No window is open; call Row.open_window first.")
+        return self._opened.start, self.length
+
+    @property
     def ended(self) -> bool:
         """Whether the text is known: before any mask an end token (R14) or a stop string stands in the response."""
         return has_ended(self.model, self.draft, self.stop)
@@ -101,10 +115,12 @@ class Row:
     def open_window(self, length: int, previous_instability: float = 0.5, rate: float | None = None) -> WindowOpened:
         """Append `length` masks to the response; UserError if that many do not fit."""
         widest = self._canvas.widest if self._canvas.observing else self.max_new_tokens
-        if not 1 <= length <= min(self.remaining, widest):
+        if self.is_open:
+            raise UserError("A window is open already; call Row.close_window first.")
+        if not within([(0, length)], 0, min(self.remaining, widest)):
             raise UserError(
                 f"A window of {length} tokens cannot be opened, with {self.remaining} tokens left and room for "
-                f"{widest} in a window (of DyStruct, its prior's max_length); correct the length rule or that limit."
+                f"{widest} in a window; correct its length or the decoder's `widest`."
             )
         self._opened = WindowOpened(len(self.windows), self.length, length, previous_instability, rate)
         self.length += length
@@ -117,9 +133,9 @@ class Row:
     def read_diagnostics(self) -> tuple[Tensor, Tensor]:
         """phi (L, 7) and gap divergences (L-1,) of the diagnostic passes, float64, on the CPU; masks the window again.
 
-        The first of a window's two read-backs.
+        The first of a window's two read-backs. UserError, as of `read_window`, where passes told nothing of features.
         """
-        start, end = self._span()
+        start, end = self._observed()
         phi = self._canvas.features(self.slot, start, end)
         gaps = self._canvas.gap_divergence[self.slot, start : end - 1]
         phi_values, gap_values = self._read(phi, gaps)
@@ -128,7 +144,7 @@ class Row:
 
     def read_predictions(self) -> list[int]:
         """What was last predicted for each position of the window: a read-back of its own."""
-        start, end = self._span()
+        start, end = self._observed()
         (values,) = self._read(self._canvas.predictions(self.slot, start, end))
         return [int(value) for value in values]
 
@@ -140,6 +156,7 @@ class Row:
     def write(self, tokens: list[int]) -> None:
         """Put given tokens into the open window, in place of whatever it holds."""
         start, end = self._span()
+        self._check_tokens(tokens, end - start)
         self._canvas.tokens[self.slot, start:end] = torch.tensor(tokens, device=self._canvas.device)
 
     def choose_structure(self, chosen: StructureChosen) -> None:
@@ -148,8 +165,11 @@ class Row:
         self._notify(chosen)
 
     def read_window(self) -> tuple[list[int], Tensor]:
-        """The window's tokens and phi (L, 7) of the passes that decoded it: the second read-back."""
-        start, end = self._span()
+        """The window's tokens and phi (L, 7) of the passes that decoded it: the second read-back.
+
+        UserError where any of them had commit=None, since these are not observed, or where the decoder has no `widest`.
+        """
+        start, end = self._observed()
         tokens, phi = self._canvas.tokens[self.slot, start:end], self._canvas.features(self.slot, start, end)
         values, features = self._read(tokens, phi)
         return [int(value) for value in values], features.double()
@@ -158,11 +178,13 @@ class Row:
         self, tokens: list[int], features: Tensor | None = None, mean_instability: float | None = None
     ) -> None:
         """Put the finished window on record."""
+        start, end = self.window
         assert self._opened is not None
+        self._check_tokens(tokens, end - start)
         self.settle()
         rows = () if features is None else tuple(map(tuple, features.tolist()))
         closed = WindowClosed(self._opened.index, tuple(tokens), rows, mean_instability)
-        self.draft[self._opened.start :] = tokens
+        self.draft[start:] = tokens
         self.windows.append(Window(self._opened, self._chosen, tuple(self._steps), closed))
         self.tokens.extend(tokens)
         self._chosen, self._steps = None, []
@@ -177,10 +199,10 @@ class Row:
 
     def read_figures(self) -> Figures:
         """What the last pass, one that committed nothing by itself, says of its span: one read-back."""
-        assert self._figures is not None and self._changes is not None, "the pass must be one with commit=None"
+        request = self._behind().request
+        assert self._figures is not None
         self._read()  # the passes before it come first
         shared, place = self._figures
-        request = self._changes.request
         names = wanted_figures(request)
         positions = [position - request.start for position in request.positions]
         values = torch.full((len(names), request.end - request.start), torch.nan, dtype=torch.float64)
@@ -191,7 +213,8 @@ class Row:
 
     def read_masks(self) -> int:
         """How many positions the last pass, one with a threshold, left masked in its span: one small read-back."""
-        assert self._masks is not None, "the last pass must be one with a threshold"
+        if self._masks is None:
+            raise UserError("The last pass counted no masks; give it a threshold.")
         shared, place = self._masks
         return int(shared.read(place, ["masks"], 1))
 
@@ -200,11 +223,10 @@ class Row:
         return not self._played.isdisjoint(request.positions)
 
     def known_masks(self, request: Pass) -> int | None:
-        """How many of a pass's positions are masked; None if the host does not know."""
+        """How many positions of a pass that remasks nothing are masked; None if the host does not know."""
         if self._logs:
             return None
-        remasked = sum(count for _, _, count in request.remask)
-        return remasked + sum(self.draft[position] == self.model.mask_id for position in request.positions)
+        return sum(self.draft[position] == self.model.mask_id for position in request.positions)
 
     def masked(self, start: int, end: int) -> list[int]:
         """The positions of a span that hold the mask."""
@@ -227,7 +249,13 @@ class Row:
 
     def splice(self, position: int, removed: int, inserted: int, token: int | None = None) -> None:
         """Let `removed` positions of the open window give way to `inserted` of one token (None: masks)."""
-        assert self._opened is not None and self._opened.start <= position
+        start, end = self.window
+        if not (start <= position <= position + removed <= end and inserted >= 0):
+            raise UserError(
+                f"{removed} positions cannot give way to {inserted} at {position} in an open window of {start} to "
+                f"{end}; correct what Row.splice is given."
+            )
+        self._check_tokens([self.model.mask_id if token is None else token], 1)
         if self.length + inserted - removed > self.max_new_tokens:
             raise UserError(
                 f"{inserted} positions cannot be inserted into a response of {self.length} tokens with a limit of "
@@ -253,6 +281,7 @@ class Row:
     def offer(self, request: Pass, figures: Shared, place: int, others: Tensor | None = None) -> None:
         """Count a pass that leaves all to the decoder; its figures are at `place` (the engine calls this)."""
         self._count(request)
+        self._unobserved = True
         self._figures, self._changes = (figures, place), Changes(sum(self.passes.values()), request, others)
 
     def settle(self) -> None:
@@ -271,10 +300,23 @@ class Row:
         self._notify(step)
 
     def _behind(self) -> Changes:
-        assert self._changes is not None, "the last pass must be one with commit=None"
+        if self._changes is None:
+            raise UserError("The last pass left nothing to the decoder; give it commit=None.")
         return self._changes
 
+    def _check_tokens(self, tokens: list[int], count: int) -> None:
+        last = self.model.vocabulary - 1
+        if len(tokens) != count or not all(0 <= token <= last for token in tokens):
+            raise UserError(f"Give {count} tokens from 0 to {last}, not {_shorten(str(tokens))}.")
+
     def _write(self, positions: list[int], tokens: list[int]) -> None:
+        start, end = self.window
+        if not within(((position, position + 1) for position in positions), start, end):
+            raise UserError(
+                f"The positions {_shorten(str(positions))} cannot be changed: give positions of the open window, "
+                f"{start} to {end}, each of them once."
+            )
+        self._check_tokens(tokens, len(positions))
         for position, token in zip(positions, tokens, strict=True):
             self.draft[position] = token
         places = torch.tensor(positions, dtype=torch.long) + len(self.prompt_ids)
@@ -283,15 +325,24 @@ class Row:
 
     def _count(self, request: Pass) -> None:
         self.passes[request.kind] = self.passes.get(request.kind, 0) + request.cost
+        self._masks, self.last_cost = None, request.cost
         self.first_diagnostic &= request.kind != "diagnostic"
         self._played.update(request.positions)
 
     def _span(self) -> tuple[int, int]:
-        assert self._opened is not None, "a window must be open"
-        offset = len(self.prompt_ids)
-        return offset + self._opened.start, offset + self.length
+        offset, (start, end) = len(self.prompt_ids), self.window
+        return offset + start, offset + end
+
+    def _observed(self) -> tuple[int, int]:
+        if self._unobserved or not self._canvas.observing:
+            raise UserError(
+                "Features are known only of passes that commit by themselves, and if the decoder has `widest`; call "
+                "Row.read_tokens and close the window without features."
+            )
+        return self._span()
 
     def _clear(self) -> None:
+        self._unobserved = False
         self._played.clear()
         self._canvas.clear(self.slot, *self._span())
 
@@ -325,7 +376,11 @@ class Row:
         for remask in step.remasked:
             self.draft[remask.position] = self.model.mask_id
         masked = sum(self.draft[position] == self.model.mask_id for position in request.positions)
-        assert request.masked is None or masked <= request.masked, "a pass must name all positions that it finds masked"
+        if request.masked is not None and masked > request.masked:
+            raise UserError(
+                f"A pass of {request.start} to {request.end} found {masked} positions masked and was told of "
+                f"{request.masked}; give it a larger `masked`, or none."
+            )
         for commit in step.commits:
             self.draft[commit.position] = commit.token
 

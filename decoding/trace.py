@@ -223,9 +223,9 @@ class Generation:
     `tokens`: all response tokens, those behind the text's end included; `useful_tokens` make the text,
     `wasted_tokens` are the others, from the end token or a stop string on. `token_texts`: the text of every token id
     that occurs in the trace, the tentative and the remasked ones included. `passes`: forward passes by kind.
-    `stop_reason`: "eos" (an end token, one of `end_tokens`), "stop" (a stop string), "length" (max_new_tokens) or
-    "budget" (no forward pass was left). `seconds`: wall time from this sequence's first pass to its last, shared with
-    whatever else was in its batch.
+    `stop_reason`: "eos" (an end token, one of `end_tokens`), "stop" (a stop string), "length" (max_new_tokens),
+    "budget" (too few forward passes were left for another pass) or "decoder" (the decoder ended of itself). `seconds`:
+    wall time from this sequence's first pass to its last, shared with whatever else was in its batch.
     """
 
     prompt: str
@@ -235,7 +235,7 @@ class Generation:
     useful_tokens: int
     wasted_tokens: int
     passes: dict[str, int]
-    stop_reason: Literal["eos", "stop", "length", "budget"]
+    stop_reason: Literal["eos", "stop", "length", "budget", "decoder"]
     seconds: float
     windows: tuple[Window, ...]
     model: str = ""

@@ -20,6 +20,7 @@ STOPS = {
     "stop": "before a stop string",
     "length": "at the limit of new tokens",
     "budget": "the budget of forward passes was spent",
+    "decoder": "the decoder ended",
 }
 WASTED = {
     "eos": "the end token and what was decoded behind it",

@@ -63,6 +63,10 @@ def test_limits_hold_and_a_finished_sequence_holds_no_mask(
     assert (generation.useful_tokens, generation.wasted_tokens) == (useful, len(generation.tokens) - useful)
     if generation.stop_reason == "length":
         assert len(generation.tokens) == length
+    elif generation.stop_reason == "budget":
+        assert len(generation.tokens) < length and generation.forward_passes == budget
+    else:
+        assert generation.stop_reason == "eos" or isinstance(decoder, Daedal), "none but it finds its own length"
     check_trace(generation)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from itertools import groupby, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from dystruct.decoding import Block, DyStruct, Generation, UserError, Window, generate
 from dystruct.inference import RULES, StructureRule, fixed
-from dystruct.model import EvidenceWeights, Partition, PriorConfig
+from dystruct.model import EvidenceWeights, Partition, PriorConfig, Structure
 from scripted import EOS, FIRST_LETTER, MASK, backbone, hashed, uneven_weights, written
 
 priors = st.builds(
@@ -231,16 +232,26 @@ def test_left_to_right_changes_the_order_and_nothing_before_it() -> None:
 
 def test_a_fixed_partition_longer_than_the_longest_window_is_an_error_of_the_user() -> None:
     decoder = DyStruct(structure=fixed(Partition.whole(20)), prior=PriorConfig(4, 12))
-    with pytest.raises(UserError, match=r"20 tokens.*max_length"):
+    with pytest.raises(UserError, match=r"gives 20;.*max_length"):
         decode(hashed(0), decoder, tokens=30)
     assert len(decode(hashed(0, end_logit=-4.0), decoder, tokens=12).tokens) == 12
 
 
-@pytest.mark.parametrize("length", [0, -1, 31])
-def test_a_rule_whose_length_does_not_fit_is_an_error_of_the_user(length: int) -> None:
+@pytest.mark.parametrize("length", [0, -1, 31, 8.0, True, None, "8"])
+def test_a_rule_whose_length_does_not_fit_is_an_error_of_the_user(length: Any) -> None:
     rule = StructureRule("wrong", lambda context, prior, generator: length, RULES["map"].structure)
-    with pytest.raises(UserError, match="tokens"):
+    with pytest.raises(UserError, match=r"^The length rule of 'wrong' gives .* here from 1 to 30, .*\.$"):
         decode(hashed(0, end_logit=-4.0), DyStruct(structure=rule), tokens=30)
+
+
+@pytest.mark.parametrize("schedule", ["priority", "left-to-right"])
+@pytest.mark.parametrize(
+    "given", [None, "map", Partition((8,)), *(Structure(Partition.whole(n), (0,)) for n in (1, 7, 9, 80))]
+)  # fmt: skip
+def test_a_rule_that_gives_no_structure_of_the_window_is_an_error_of_the_user(given: Any, schedule: Any) -> None:
+    rule = StructureRule("wrong", lambda context, prior, generator: 8, lambda *told: given)
+    with pytest.raises(UserError, match=r"^The structure rule 'wrong' gives .* for a window of 8 tokens; .*\.$"):
+        decode(hashed(0, end_logit=-4.0), DyStruct(structure=rule, schedule=schedule), tokens=30)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -21,6 +21,7 @@ from dystruct.decoding.trace import (
     WindowClosed,
     WindowOpened,
 )
+from dystruct.decoding.wording import STOPS
 from dystruct.inference import fixed
 from dystruct.model import EvidenceWeights, Partition, PriorConfig
 from scripted import EOS, MASK, backbone, hashed, uneven_weights
@@ -55,7 +56,7 @@ windows = st.builds(
 generations = st.builds(
     Generation, st.text(), st.text(), tuples(small), st.dictionaries(small, st.text(), max_size=3), small, small,
     st.dictionaries(st.sampled_from(["diagnostic", "resolve", "weld"]), small),
-    st.sampled_from(["eos", "length", "budget"]), numbers, tuples(windows), st.text(), small,
+    st.sampled_from(list(STOPS)), numbers, tuples(windows), st.text(), small,
     st.dictionaries(st.text(), st.none() | small | numbers | st.text() | st.lists(small) | st.booleans()),
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ from dystruct.decoding import (
     AdaBlock,
     Block,
     Daedal,
+    DecodingFailed,
     Dream,
     DyStruct,
     Fast,
@@ -295,6 +296,21 @@ def test_a_slot_keeps_nothing_for_the_next_prompt(cache: Caching) -> None:
             prompts = ["abcdef", "ba", "abcdef"]
             again = decode(model, prompts, DECODERS[name], batch_size=batch_size, prefix_cache=cache)
             assert told(again[:1]) == told(again[2:])
+
+
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("name", ["sample", "guidance", "fast", "daedal", "vsb", "back"])
+def test_a_row_that_fails_leaves_nothing_to_the_next_one(name: str, cache: Caching) -> None:
+    """Its slot goes to a shorter row, beside a longer one: what lies behind the shorter one's end weighs 0, but NaN."""
+    model, prompts = random_backbone(layers=2, seed=4), ["j" * 20, "a" * 20, "abc", "j", "ab"]
+    with torch.no_grad():
+        model.network.model.embed_tokens.weight[11] = torch.nan  # "j", which no row gets but in its prompt
+    model.network.lm_head.register_forward_hook(lambda m, given, out: out.index_fill(-1, torch.tensor([11]), -99.0))
+    alone = {i: decode(model, [prompts[i]], DECODERS[name], prefix_cache=cache)[0] for i in (1, 2, 4)}
+    with pytest.raises(DecodingFailed) as caught:
+        decode(model, prompts, DECODERS[name], prefix_cache=cache)
+    assert caught.value.failures.keys() == {0, 3}
+    assert told([caught.value.generations[i] for i in alone]) == told(list(alone.values()))
 
 
 def test_a_model_that_can_keep_nothing_is_refused() -> None:

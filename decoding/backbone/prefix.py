@@ -34,6 +34,12 @@ class PrefixCache:
         self.length = 0
         self.layers = Cache(layers=[_Layer(self) for _ in range(layers)])
 
+    def forget(self, slot: int) -> None:
+        """A slot goes to another row; what a failed one left may be NaN, which a weight of 0 does not take away."""
+        for layer in self.layers.layers:
+            if layer.is_initialized:
+                layer.keys[slot] = layer.values[slot] = 0
+
     def whole(self, slots: Tensor) -> None:
         """The next forward call runs rows of these slots (R,) from their first position; what it computes is kept."""
         self.slots, self.index = slots, None
