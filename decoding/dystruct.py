@@ -23,7 +23,6 @@ from dystruct.model import (
     PriorConfig,
     Structure,
     block_instability,
-    concentrations,
     diagnose,
     mean_instability,
     priorities,
@@ -185,11 +184,12 @@ class DyStruct:
             ) from error
 
     def _posterior(self, diagnostics: Diagnostics, context: Context) -> StructurePosterior:
+        exact = posterior(diagnostics, context, self.prior)
         try:
-            concentrations(diagnostics.edge_logit, context, self.prior)
+            _ = exact.chain  # made once, and kept for the rule and the trace
         except ValueError as error:
             raise UserError(f"The weights give no structure: {error}") from error
-        return posterior(diagnostics, context, self.prior)
+        return exact
 
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
         """T(B) for each block, not more than it has tokens (R11)."""

@@ -242,7 +242,7 @@ def _shared_sampling(requests: Requests) -> Sampling:
     """How a batch's passes sample: all alike but for guidance, which is a row's own. Raises UserError otherwise."""
     first = requests[0][1].sampling
     for _, request in requests:
-        if request.sampling is not first and replace(request.sampling, guidance=first.guidance) != first:
+        if request.sampling != first and replace(request.sampling, guidance=first.guidance) != first:
             raise UserError("The decoder's passes sample differently in one batch; set batch_size=1.")
     return first
 

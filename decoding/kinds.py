@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, TypeGuard
 
 
@@ -11,8 +12,8 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether a value is an int, and no truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether a value is a whole number of any type, numpy's among them, and no truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def in_digits(text: str) -> bool:

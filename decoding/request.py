@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 from .errors import UserError
+from .kinds import is_whole
 from .sampling import PLAIN, Sampling
 from .trace import Commit, PassKind
 
@@ -147,12 +147,12 @@ def misfit(request: Pass, window: tuple[int, int], passes_left: int) -> str | No
         return f"has parts {request.parts}, which are not ascending, disjoint spans of it"
     if not within([(start, end) for start, end, _ in request.remask], first, last):
         return f"remasks {request.remask}, which are not ascending, disjoint spans of the open window"
-    if not all(count is None or (_is_whole(count) and count >= 0) for count in counts):
+    if not all(count is None or (is_whole(count) and count >= 0) for count in counts):
         return "has a commit, a prefix or a number to remask that is not a whole number of at least 0"
     width = len(request.positions)
-    if request.masked is not None and not (_is_whole(request.masked) and 1 <= request.masked <= width):
+    if request.masked is not None and not (is_whole(request.masked) and 1 <= request.masked <= width):
         return f"says that {request.masked} of its {width} positions are masked"
-    if request.visible is not None and not (_is_whole(request.visible) and request.end <= request.visible <= last):
+    if request.visible is not None and not (is_whole(request.visible) and request.end <= request.visible <= last):
         return f"sees the response up to {request.visible}, which is not from its own end to the response's, {last}"
     if request.cost > passes_left:
         return f"takes more of the budget than the {passes_left} forward passes that are left"
@@ -162,12 +162,7 @@ def misfit(request: Pass, window: tuple[int, int], passes_left: int) -> str | No
 def within(spans: Iterable[tuple[int, int]], first: int, last: int) -> bool:
     """Whether half-open spans are not empty, ascend without overlap and lie in [first, last)."""
     for start, end in spans:
-        if not (_is_whole(start) and _is_whole(end) and first <= start < end <= last):
+        if not (is_whole(start) and is_whole(end) and first <= start < end <= last):
             return False
         first = end
     return True
-
-
-def _is_whole(value: Any) -> bool:
-    """Whether a value is a whole number of any type: decoders may count with numpy."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
