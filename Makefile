@@ -12,6 +12,8 @@
 # Write a dollar sign as $$.
 export DEMO_PROMPT = In a set of magician's cards, there are 20 red cards, and 65% more blue cards. yellow cards are as many as the sum of red and blue cards. How many cards of all mentioned colors are there?
 DEMO_OPTIONS = --structure sample --passes share --max-new-tokens 128
+# a process for each core, four at the most: each loads torch; the one that is idle takes tests of the others
+TEST_OPTIONS = --numprocesses logical --maxprocesses 4 --dist worksteal
 BENCHMARKS = dystruct.inference.bench dystruct.decoding.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
 REFERENCE = dystruct.model dystruct.inference dystruct.inference.arviz_tree dystruct.inference.calibration \
@@ -32,7 +34,7 @@ demo: $(VENV)/runtime.stamp
 	@$(BIN)/dystruct generate $(DEMO_OPTIONS) "$$DEMO_PROMPT"
 
 test: $(VENV)/dev.stamp
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(TEST_OPTIONS)
 
 # The links have the shape of the installed namespace: mypy does not see through an editable install.
 lint: $(VENV)/dev.stamp

@@ -118,6 +118,17 @@ class Canvas:
             self.figures[slot, start:end] = 0
             self.origin[slot, start:end] = self.columns[: end - start] + slot * self.widest
 
+    def splice(self, slot: int, first: int, removed: int, tokens: list[int], moved: int) -> None:
+        """Write tokens from a position on, the last `moved` of which stood behind `removed` others before.
+
+        Their commit confidences move with them; the new ones' are 0. What is left over behind them is masked.
+        """
+        end, old, shrunk = first + len(tokens), first + removed, max(0, removed + moved - len(tokens))
+        self.tokens[slot, first : end + shrunk] = torch.tensor(tokens + [self.mask_id] * shrunk, device=self.device)
+        kept = self.commit_confidence[slot, old : old + moved].clone()
+        self.commit_confidence[slot, first : end - moved] = 0
+        self.commit_confidence[slot, end - moved : end] = kept
+
     def masked(self, region: Region) -> Tensor:
         """Which of a region's positions are masked (R, W)."""
         return (self.tokens.take(region.places) == self.mask_id) & region.inside

@@ -255,6 +255,11 @@ class Row:
                 f"{removed} positions cannot give way to {inserted} at {position} in an open window of {start} to "
                 f"{end}; correct what Row.splice is given."
             )
+        if self._canvas.observing:
+            raise UserError(
+                "Row.splice moves tokens, and the positions' features do not move with them; let the decoder's "
+                "`widest` be None."
+            )
         self._check_tokens([self.model.mask_id if token is None else token], 1)
         if self.length + inserted - removed > self.max_new_tokens:
             raise UserError(
@@ -262,12 +267,10 @@ class Row:
                 f"{self.max_new_tokens}; raise max_new_tokens."
             )
         tail = self.draft[position + removed :]
-        padding = [self.model.mask_id] * max(0, removed - inserted)
         self.draft[position:] = [self.model.mask_id if token is None else token] * inserted + tail
         self.length = len(self.draft)
-        first = len(self.prompt_ids) + position
-        new = torch.tensor(self.draft[position:] + padding, device=self._canvas.device)
-        self._canvas.tokens[self.slot, first : first + len(new)] = new
+        begin = len(self.prompt_ids)
+        self._canvas.splice(self.slot, begin + position, removed, self.draft[position:], len(tail))
         self._behind().spliced.append(Splice(position, removed, inserted, token))
 
     def record(self, request: Pass, outcomes: list[Tensor], masks: tuple[Shared, int] | None = None) -> None:

@@ -99,6 +99,9 @@ def test_a_calibration_that_is_killed_goes_on_where_it_was(
     options = ("--problems", "3", "--domain", "maths", "--domain", "logic", "--trajectory", trajectory, "--json")
     whole = run("calibrate", "whole.json", *options)
     assert whole.status == 0 and os.listdir() == ["whole.json"], whole.err
+    assert [line.split(",")[0] for line in whole.err.splitlines() if "done" in line] == [
+        f"dystruct: {done} of 6 problems done" for done in (2, 4, 6)
+    ]
     parts, stop_at = list(made), 3
     assert [len(part) for part in parts] == [2, 2, 2]
     made.clear()

@@ -225,6 +225,27 @@ def test_a_slot_that_is_used_again_remembers_nothing() -> None:
     assert torch.equal(canvas.features(0, 1, 4), torch.zeros(3, 7))
 
 
+@given(
+    st.lists(st.tuples(st.one_of(st.just(MASK), a_token), levels), min_size=0, max_size=8),
+    st.integers(0, 8),
+    st.integers(0, 8),
+    st.integers(0, 4),
+)
+def test_a_splice_is_that_of_a_list(held: list[tuple[int, float]], first: int, removed: int, inserted: int) -> None:
+    first = min(first, len(held))
+    removed = min(removed, len(held) - first)
+    canvas = Canvas(2, CAPACITY, MASK, torch.device("cpu"), observing=False)
+    for slot in (0, 1):
+        canvas.place(slot, [token for token, _ in held])
+        canvas.commit_confidence[slot, : len(held)] = torch.tensor([confidence for _, confidence in held])
+    moved = held[first + removed :]
+    canvas.splice(0, first, removed, [5] * inserted + [token for token, _ in moved], len(moved))
+    expected = held[:first] + [(5, 0.0)] * inserted + moved
+    assert canvas.tokens[0].tolist() == [t for t, _ in expected] + [MASK] * (CAPACITY + 1 - len(expected))
+    assert canvas.commit_confidence[0, : len(expected)].tolist() == [c for _, c in expected]
+    assert canvas.tokens[1, : len(held)].tolist() == [token for token, _ in held]
+
+
 def test_a_window_wider_than_what_was_reserved_is_refused() -> None:
     canvas = Canvas(1, 4, MASK, torch.device("cpu"))
     canvas.reserve(2, VOCABULARY)

@@ -296,6 +296,14 @@ def test_what_reaches_beyond_the_open_window_is_refused(change: Callable[[Row], 
     refused(act, widest=None)
 
 
+def test_a_splice_is_refused_where_features_would_not_move_with_it() -> None:
+    def act(row: Row) -> Iterator[Pass]:
+        yield Pass("resolve", 8, 16, None)
+        row.splice(9, 1, 0)
+
+    assert "`widest` be None" in refused(act, widest=8)
+
+
 def test_what_belongs_to_another_pass_or_window_is_refused() -> None:
     def commits(row: Row) -> None:
         row.commit([Commit(9, 5, 0.5)])

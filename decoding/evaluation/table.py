@@ -34,8 +34,8 @@ class Number:
 
     @property
     def shown_error(self) -> str | None:
-        """Its standard error alone."""
-        return None if self.error is None else f"{self.error * self.scale:.{self.digits}f}"
+        """Its standard error alone; None where it is 0, since values that are all alike tell none."""
+        return None if not self.error else f"{self.error * self.scale:.{self.digits}f}"
 
 
 Cell = str | int | Number | None

@@ -12,10 +12,11 @@ import typer
 
 from ..errors import UserError
 from ..files import check_file_target, save_text
+from ..wording import left
 from . import options
 from .decoder_options import BlockLength, Decoder, Structure
 from .model_options import Chat, Model, Source, WeightedSource
-from .reporting import memory_errors, status
+from .reporting import complain, memory_errors, status
 
 Problems = Annotated[
     int, typer.Option("--problems", help="How many held-out problems. Default {default}.", min=1, show_default=False)
@@ -140,13 +141,14 @@ def calibrate(
     from .calibration_table import provenance, show_report
 
     backbone = source.load(model, neutral=True)
+    complain(f"making {problems} problems of each of {', '.join(domains)}.")
     known = [
         Known(problem.question, problem.answer, name)
         for name in domains
         for problem in held_out_problems(name, SPLIT, problems)
     ]
     where = "along known answers" if trajectory == "reference" else "on the model's own trajectories"
-    typer.echo(f"diagnosing windows of {len(known)} problems {where}", err=True)
+    complain(f"diagnosing windows of {len(known)} problems {where}.")
     folder = model_folder(model, source.revision)
     settings = {"trajectory": trajectory, "split": SPLIT, "diagnostic_passes": diagnostic_passes}
     loaded = identity(backbone, folder)
@@ -166,7 +168,10 @@ def calibrate(
         )  # fmt: skip
     diagnosed = weights.with_name(weights.name + ".windows")
     with status("diagnosing"), memory_errors(batch_size):
-        windows = collected_windows(diagnosed, asked, backbone, known, collect, beyond)
+        windows = collected_windows(
+            diagnosed, asked, backbone, known, collect, beyond,
+            lambda done, seconds: complain(f"{done} of {len(known)} problems done, {left(seconds)}."),
+        )  # fmt: skip
     with status("fitting"):
         from dystruct.inference.calibration import calibrate as fit
 

@@ -121,6 +121,7 @@ def train(
     wrote, in a limited subprocess.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    report("making problems for the tokenizer and the first steps" + ", compiling the model" * compile)
     tokenizer = _tokenizer(folder, config)
     torch.manual_seed(config.seed)
     network = new_network(config.size, tokenizer).to(device)
@@ -175,7 +176,7 @@ def train(
             progress.steps += 1
             progress.index += 1
             progress.seconds = time.monotonic() - started
-            if progress.steps % 50 == 0:
+            if progress.steps % 50 == 0 or first_tokens == progress.tokens - sum(len(row.ids) for row in rows):
                 speed = (progress.tokens - first_tokens) / (time.monotonic() - first_time)
                 left = (config.total_tokens - progress.tokens) / speed / 60
                 entry = {
