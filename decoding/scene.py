@@ -52,10 +52,12 @@ class Scene:
     called; `remasked`: positions masked by the weld under way; `welded` and `changed`: positions that some weld
     masked, and those of them that hold another token since; `passes`: forward passes so far by kind.
     `inferred`: whether its structure is drawn from the posterior, so that it has a probability worth showing.
+    `number`: forward passes of the whole sequence so far, those of the windows before among them.
     """
 
     opened: WindowOpened
     inferred: bool = True
+    number: int = 0
     structure: StructureChosen | None = None
     closed: WindowClosed | None = None
     tokens: list[int | None] = field(default_factory=list)
@@ -130,7 +132,8 @@ class Scene:
         if step.kind == "diagnostic" or self.tentative:
             self._mask_all()
         self.kind, self.active = step.kind, step.block
-        self.passes[step.kind] += 1
+        cost, self.number = step.number - self.number, step.number  # two under guidance
+        self.passes[step.kind] += cost
         start = self.opened.start
         for remask in step.remasked:
             position = remask.position - start
@@ -148,26 +151,26 @@ class Scene:
             shift = splice.inserted - splice.removed
             self.fresh = {p + shift if p >= last else p for p in self.fresh if p < first or p >= last}
         if step.kind == "resolve":
-            return self._resolved(step.block)
+            return self._resolved(step.block, cost)
         if step.kind == "weld":
-            return self._welded(step)
+            return self._welded(step, cost)
         return []
 
-    def _resolved(self, block: int | None) -> list[BlockFinished | Weld]:
+    def _resolved(self, block: int | None, cost: int) -> list[BlockFinished | Weld]:
         done: list[BlockFinished | Weld] = []
         block = None if self.structure is None else block
         for index, (start, end) in enumerate(self.blocks):
             if index in self.finished or block not in (index, None):
                 continue
-            self.block_passes[index] += 1
+            self.block_passes[index] += cost
             if None not in self.tokens[start:end]:
                 self.finished.add(index)
                 done.append(BlockFinished(index, self.block_passes[index]))
         return done
 
-    def _welded(self, step: Step) -> list[BlockFinished | Weld]:
+    def _welded(self, step: Step, cost: int) -> list[BlockFinished | Weld]:
         block, passes = self._weld
-        self._weld = (step.block if passes == 0 else block, passes + 1)
+        self._weld = (step.block if passes == 0 else block, passes + cost)
         if self.remasked:
             return []
         block, passes = self._weld

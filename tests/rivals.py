@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 from dystruct.decoding import (
     AdaBlock,
@@ -58,12 +59,16 @@ def check_trace(generation: Generation) -> None:
     assert replayed[-1][1] == generation.tokens
     numbers = [step.number for step, _ in replayed]
     assert numbers == sorted(set(numbers)) and numbers[-1] == generation.forward_passes
+    number, passes = 0, Counter[str]()
     for window in generation.windows:
-        scene = Scene(window.opened)
+        scene = Scene(window.opened, number=number)
         for event in window.events():
             if event is window.closed:
                 assert tuple(MASK if token is None else token for token in scene.tokens) == window.closed.tokens
             scene.advance(event)
+        number = scene.number
+        passes += scene.passes
+    assert passes == Counter(generation.passes)
     before: tuple[int, ...] = ()
     for step, after in replayed:
         if step.kind == "resolve" and not step.spliced:

@@ -194,6 +194,17 @@ def test_a_run_and_its_tables(tmp_path: Path, run: Run, asked: None) -> None:
     assert "blocks" in (tmp_path / "t" / "results.csv").read_text()
 
 
+def test_samples_that_are_there_stay_up_to_date(tmp_path: Path, run: Run, asked: None) -> None:
+    def prompts() -> list[str]:
+        lines = (tmp_path / "a" / "samples.jsonl").read_text().splitlines()
+        return [json.loads(line)["prompt"] for line in lines]
+
+    assert run("eval", "a", *SMALL, "--limit", "1", "--decoder", "block", "--samples").status == 0
+    assert prompts() == ["ab"]
+    assert run("eval", "a", *SMALL, "--decoder", "block").status == 0
+    assert prompts() == ["ab", "cd"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

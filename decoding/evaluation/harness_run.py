@@ -2,7 +2,7 @@
 
 Texts are put on record as they come, so that a run that was killed goes on where it was. When all of them are there,
 the harness scores them; `scores.json` then says which items are right, `harness.json` has the harness's own results,
-and `samples.jsonl`, if asked for, every prompt, answer and score.
+and `samples.jsonl`, if asked for or there already, every prompt, answer and score.
 
 An item is right by the first metric of its task that says right or wrong, under the first of its filters (gsm8k:
 exact_match of strict-match). A metric says so if each of its raw values is 0 or 1 and 1 is better: no probability, log
@@ -33,7 +33,7 @@ from .harness_code import limited_code
 from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
-from .run_folder import SCORES, RunFolder
+from .run_folder import SAMPLES, SCORES, RunFolder
 from .settings import RunSettings, defaults_of, prior_of
 from .tasks import FOLDER
 
@@ -200,8 +200,8 @@ def _write(results: Mapping[str, Any], folder: Path, harness: HarnessSettings) -
                 "metrics": {name: sample[name] for name in sample["metrics"]},
             }
         lines += [json.dumps({"task": task, **sample}, default=str) for sample in samples]
-    if harness.samples:
-        save_text(folder / "samples.jsonl", "".join(line + "\n" for line in lines))
+    if harness.samples or (folder / SAMPLES).exists():
+        save_text(folder / SAMPLES, "".join(line + "\n" for line in lines))
     told = {name: results[name] for name in ("results", "groups", "n-shot", "versions", "n-samples") if name in results}
     save_json(folder / "harness.json", json.loads(json.dumps(told, default=str)))
     save_json(folder / SCORES, json.loads(json.dumps(scores, default=str)))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backbone import Backbone
+from ..files import save_text
 from ..generation import encoded, generate
 from ..kinds import is_whole
 from ..tiny.problem import Problem
@@ -23,7 +24,7 @@ from .draws import with_draw
 from .environment import environment
 from .figures import figures
 from .item_record import check_items
-from .run_folder import Key, RunFolder, begun, damaged, key_of, read_items, read_run
+from .run_folder import SAMPLES, Key, RunFolder, begun, damaged, key_of, read_items, read_run
 from .settings import RunSettings, defaults_of, prior_of
 
 
@@ -52,7 +53,7 @@ def run_local(
     identity: the model's (see `settings.identity`). report: called at the beginning and after every batch. Raises
     UserError for tasks, limits and decoders that there are not, for code without execute_code, for prompts that the
     model cannot take, and for a folder that holds a run of other settings; the folder is as it was then. A larger limit
-    than that of the run in the folder prolongs it.
+    than that of the run in the folder prolongs it. A samples.jsonl that is there is brought up to date.
     """
     check_local(settings)
     check_code(settings)
@@ -79,6 +80,8 @@ def run_local(
             done = len(records.done)
             rate = (time.monotonic() - started) / (done - before)
             _report(report, Progress(done, every, correct, rate * (every - done)))
+    if (folder / SAMPLES).exists():
+        write_samples(settings, folder)
 
 
 def asked_items(settings: RunSettings) -> dict[str, list[Problem]]:
@@ -160,11 +163,12 @@ def write_samples(settings: RunSettings, folder: Path) -> None:
     """Write samples.jsonl: each item's prompt, target, text, value and score."""
     asked = asked_items(settings)
     kept = ("task", "item", "seed", "draw", "kind", "text", "value", "correct", "reason")
-    with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
-        for line in read_items(folder):
-            problem = asked[line["task"]][line["item"]]
-            sample = {**{name: line[name] for name in kept}, "prompt": problem.question, "target": problem.target}
-            file.write(json.dumps(sample, ensure_ascii=False) + "\n")
+    lines = []
+    for line in read_items(folder):
+        problem = asked[line["task"]][line["item"]]
+        sample = {**{name: line[name] for name in kept}, "prompt": problem.question, "target": problem.target}
+        lines.append(json.dumps(sample, ensure_ascii=False) + "\n")
+    save_text(folder / SAMPLES, "".join(lines))
 
 
 def _correct(folder: Path, settings: RunSettings, problems: Mapping[str, list[Problem]]) -> int:

@@ -25,6 +25,7 @@ from ..plain import as_plain
 from .agreement import compare, filled
 
 FORMAT = "dystruct-run-1"
+SAMPLES = "samples.jsonl"  # and every prompt, answer and score, where they were asked for
 SCORES = "scores.json"  # in a run's folder: what the harness made of its items
 KEY = ("task", "item", "seed", "draw")
 Key = tuple[str, int, int, int]

@@ -68,7 +68,7 @@ class PlainView:
 
     def observe(self, event: Event) -> None:
         if isinstance(event, WindowOpened):
-            self._scene = Scene(event, self._inferred)
+            self._scene = Scene(event, self._inferred, 0 if self._scene is None else self._scene.number)
             mu = "" if event.rate is None else f", mu = {event.rate:.1f}"
             self._note(f"opens at token {event.start}: L = {event.length}{mu}")
             return
@@ -166,7 +166,7 @@ class TerminalView:
 
     def observe(self, event: Event) -> None:
         if isinstance(event, WindowOpened):
-            self._scene = Scene(event, self._inferred)
+            self._scene = Scene(event, self._inferred, self._number)
         assert self._scene is not None, "a window must be open"
         self._scene.advance(event)
         if isinstance(event, Step):
@@ -263,8 +263,9 @@ def picture(generation: Generation, *, width: int = 96, until: int | None = None
     )
     texts = TokenTexts.of(generation)
     console.print(header(generation.prompt, caption(generation.model, generation.settings)))
+    number = 0
     for window in generation.windows:
-        scene = Scene(window.opened, is_inferred(generation.settings))
+        scene = Scene(window.opened, is_inferred(generation.settings), number)
         for event in window.events():
             if until is not None and isinstance(event, Step):
                 if event.number > until:
@@ -272,6 +273,7 @@ def picture(generation: Generation, *, width: int = 96, until: int | None = None
                 scene.rest()
             scene.advance(event)
         console.print(window_panel(scene, texts))
+        number = scene.number
         if scene.closed is None:
             break
     else:
