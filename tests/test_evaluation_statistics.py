@@ -14,7 +14,7 @@ from scipy.stats import binom, chi2, mannwhitneyu
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from dystruct.decoding.evaluation.statistics import auroc, likelihood_ratio, mcnemar, mean
+from dystruct.decoding.evaluation.statistics import auroc, holm, likelihood_ratio, mcnemar, mean
 
 PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
@@ -50,6 +50,30 @@ def test_mcnemar_against_statsmodels() -> None:
         assert found.p_exact == pytest.approx(exact.pvalue)
         if b != c:  # statsmodels does not keep the corrected difference from falling below 0
             assert (found.statistic, found.p_corrected) == pytest.approx((corrected.statistic, corrected.pvalue))
+
+
+LEVELS = st.lists(st.integers(0, 40).map(lambda of: of / 40), max_size=12)
+
+
+@given(LEVELS, st.integers(0, 40).map(lambda of: of / 40))
+def test_holm_rejects_what_his_steps_reject(p: list[float], level: float) -> None:
+    """Down from the smallest, each test of the m that are left at level / m, until one is not rejected."""
+    rejected: set[int] = set()
+    for place in sorted(range(len(p)), key=lambda place: p[place]):
+        if p[place] * (len(p) - len(rejected)) > level:
+            break
+        rejected.add(place)
+    if level < 1:  # at a level of 1 all are rejected
+        assert {place for place, corrected in enumerate(holm(p)) if corrected <= level} == rejected
+
+
+@pytest.mark.skipif(find_spec("statsmodels") is None, reason="statsmodels is not installed")
+@pytest.mark.filterwarnings("default")
+def test_holm_against_statsmodels() -> None:
+    from statsmodels.stats.multitest import multipletests
+
+    for p in ([0.01, 0.04, 0.03, 0.2], [0.5], [0.02, 0.02, 1.0, 1e-9, 0.7]):
+        assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
 
 
 def test_mcnemar_wants_the_same_items() -> None:

@@ -17,13 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dystruct.decoding import DyStruct, UserError
+from dystruct.decoding.evaluation.comparison import alike, comparable, main_runs
 from dystruct.decoding.evaluation.pools import pooled
 from dystruct.decoding.evaluation.report import find_runs, report
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.statistics import Mean, mcnemar
 from dystruct.decoding.evaluation.summary import RunSummary, TaskSummary, load_summary, summarise
 from dystruct.decoding.evaluation.table import Number, Table
-from dystruct.decoding.evaluation.tables import alike, all_tables, comparable, main_runs
+from dystruct.decoding.evaluation.tables import all_tables
 from evaluation_runs import MODEL, make_pair, make_run, on_other_items
 
 OURS, NO_SCHEDULE = "dystruct:passes=share", "dystruct:passes=share,schedule=left-to-right"

@@ -17,13 +17,14 @@ from dystruct.inference.plots import plot_accuracy
 
 from ..errors import UserError
 from ..files import check_file_target, save_bytes, save_text
+from .comparison import alike, merged, ordered
 from .pools import pooled
 from .run_folder import make_folder
 from .statistics import mean_of_means
 from .structures import rule_of, structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import ENDINGS, Table, contents
-from .tables import alike, all_tables, merged, ordered
+from .tables import all_tables
 from .variation import variation_tables, way_of
 
 CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins

@@ -104,6 +104,18 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     )  # fmt: skip
 
 
+def holm(p: Sequence[float]) -> list[float]:
+    """P-values of a family of tests, corrected for their number by Holm's method: the family-wise error is at most p.
+
+    The r-th smallest of n, times n - r + 1; none less than one that was smaller, none above 1.
+    """
+    found, least = [0.0] * len(p), 0.0
+    for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        least = max(least, min(1.0, (len(p) - rank) * p[place]))
+        found[place] = least
+    return found
+
+
 def auroc(scores: ArrayLike, wrong: ArrayLike, strata: ArrayLike | None = None) -> Auroc | None:
     """How well a score (n,) foretells which answers are wrong (n,); None unless there are two of either kind.
 
