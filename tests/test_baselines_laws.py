@@ -27,6 +27,7 @@ from dystruct.decoding import (
     Row,
     Splice,
     UserError,
+    VsbLike,
     generate,
 )
 from dystruct.model import PriorConfig
@@ -68,6 +69,22 @@ def test_limits_hold_and_a_finished_sequence_holds_no_mask(
     else:
         assert generation.stop_reason == "eos" or isinstance(decoder, Daedal), "none but it finds its own length"
     check_trace(generation)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from([rival for rival in RIVALS if not isinstance(rival, Fixed | Dream)]),
+    st.integers(0, 10**6), st.integers(2, 30), st.sampled_from([-9.0, 0.0, 2.0]),
+)  # fmt: skip
+def test_those_that_take_the_passes_they_need_do_not_plan_with_the_budget(decoder, seed, budget, end_bonus) -> None:
+    """Up to the budget's last pass a text is the same under any. VsbLike asks whether a window's cuts can be tried."""
+    script = integer_hashed(seed, end_bonus=end_bonus)
+    (free,), (bound,) = (decode(script, ["abc"], decoder, budget=many) for many in (300, budget))
+    (steps, others) = ([step for window in found.windows for step in window.steps] for found in (free, bound))
+    kept = budget - (5 if isinstance(decoder, VsbLike) else 1)
+    assert steps[: max(0, kept)] == others[: max(0, kept)]
+    if free.forward_passes <= kept:
+        assert bound.tokens == free.tokens
 
 
 @pytest.mark.parametrize("decoder", RIVALS, ids=named)

@@ -39,19 +39,19 @@ def resolve(
     choose: Choose,
     *,
     block: int | None = None,
-    waiting: int = 0,
     sampling: Sampling = PLAIN,
 ) -> Iterator[Pass]:
     """Passes over a block until it holds no mask, each committing what `choose(figures, masked)` names.
 
-    waiting: the blocks behind it, for each of which a pass is kept. The budget's last pass fills the whole response.
+    The budget's last pass fills the whole response. None is kept for the blocks behind this one: how many of them the
+    text will need nobody knows, and most of the response lies behind its end.
     """
     while row.masked(start, end):
         reach = row.length if row.passes_left <= 1 else end
         yield Pass("resolve", start, reach, None, block=block, sampling=sampling, prefix=start)
         figures = row.read_figures()
         masked = row.masked(start, reach)
-        if row.passes_left > waiting:
+        if row.passes_left > 0:
             commit_chosen(row, figures, choose(figures, masked))
         else:
             row.commit(figures.unmasked_at(p) if figures.at(p).token == row.model.mask_id else figures.at(p)
@@ -61,12 +61,11 @@ def resolve(
 def fill(row: Row, block_length: int, passes: Callable[..., Iterator[Pass]], *, faithful: bool) -> Iterator[Pass]:
     """Open the response as one window and fill it block after block, unless `faithful` only up to the text's end.
 
-    passes: called as passes(start, end, block=…, waiting=…), as `resolve` is.
+    passes: called as passes(start, end, block=…), as `resolve` is.
     """
     row.open_window(row.max_new_tokens)
-    blocks = spans(row.length, block_length)
-    for block, (start, end) in enumerate(blocks):
-        yield from passes(start, end, block=block, waiting=len(blocks) - block - 1)
+    for block, (start, end) in enumerate(spans(row.length, block_length)):
+        yield from passes(start, end, block=block)
         if not faithful and row.ended:
             break
     finish(row, keep_masks=faithful)

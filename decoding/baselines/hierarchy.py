@@ -72,15 +72,13 @@ class Hierarchy:
         sure = set() if self.high is None else {p for p in area if confidence[p] > self.high}
         return {p for p in best if confidence[p] > self.low} | sure
 
-    def _revise(
-        self, row: Row, start: int, end: int, *, block: int, waiting: int, sampling: Sampling
-    ) -> Iterator[Pass]:
+    def _revise(self, row: Row, start: int, end: int, *, block: int, sampling: Sampling) -> Iterator[Pass]:
         """Passes over a block in which doubtful positions are decoded again."""
         assert self.remask is not None
         committed: dict[int, float] = {}
         while masked := row.masked(start, end):
-            if row.passes_left <= waiting + 1:
-                yield from resolve(row, start, end, self._chosen, block=block, waiting=waiting, sampling=sampling)
+            if row.passes_left <= 1:
+                yield from resolve(row, start, end, self._chosen, block=block, sampling=sampling)
                 return
             yield Pass(
                 "resolve", start, end, None, block=block, sampling=sampling, figures=("own",), everywhere=True,
