@@ -30,6 +30,7 @@ from dystruct.model import (
 )
 
 from .errors import UserError
+from .filling import fill_span
 from .kinds import is_number, is_whole
 from .passes import PassesRule, interpolated_passes, masks, quotas, shared_passes, shown_positions
 from .request import within
@@ -210,24 +211,11 @@ class DyStruct:
             waiting = len(blocks) - done - 1
             allowed = min(passes[block], row.passes_left - waiting)
             if allowed < 1:  # fewer passes than blocks: everything left at once
-                yield from self._fill(row, start, end, None, quotas(masked, row.passes_left))
+                yield from fill_span(row, start, end, quotas(masked, row.passes_left), threshold=self.threshold)
                 return
-            yield from self._fill(row, start + a, start + b, block, quotas(b - a, allowed))
+            counts = quotas(b - a, allowed)
+            yield from fill_span(row, start + a, start + b, counts, block=block, threshold=self.threshold)
             masked -= b - a
-
-    def _fill(self, row: Row, start: int, end: int, block: int | None, counts: list[int]) -> Iterator[Pass]:
-        """The passes that commit all that is masked in a span, so many each; with a threshold at least so many."""
-        if self.threshold is None:
-            for quota, left in zip(counts, masks(counts), strict=True):
-                yield Pass("resolve", start, end, quota, block=block, masked=left)
-            return
-        left = sum(counts)
-        for passes in range(len(counts), 0, -1):
-            share = -(-left // passes)
-            yield Pass("resolve", start, end, share, block=block, masked=left, threshold=self.threshold)
-            left = row.read_masks()
-            if left == 0:
-                return
 
     def _weld(self, row: Row, partition: Partition, start: int) -> Iterator[Pass]:
         """Remask and refine around the boundaries, as far as the budget goes; "joint" refines all of them at once."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import SMALL, Run
-from dystruct.decoding import DyStruct, Generation, UserError, generate
+from dystruct.decoding import Block, DyStruct, Generation, UserError, generate
 from dystruct.decoding.passes import quotas
 from dystruct.model import PriorConfig
 from scripted import MASK, backbone, hashed, uneven_weights
@@ -18,7 +18,7 @@ DECODER = DyStruct(structure="sample", prior=PriorConfig(4, 12), passes="share")
 
 
 def decoded(
-    decoder: DyStruct, prompts: tuple[str, ...] = ("abc", "de"), seed: int = 3, **more: int
+    decoder: DyStruct | Block, prompts: tuple[str, ...] = ("abc", "de"), seed: int = 3, **more: int
 ) -> list[Generation]:
     model = backbone(hashed(seed, end_logit=-4.0), weights=uneven_weights())
     return generate(model, prompts, decoder, **{"max_new_tokens": 24, "budget": 12, **more})
@@ -96,3 +96,21 @@ def test_what_a_threshold_may_be(run: Run) -> None:
     assert made.status == 0, made.err
     assert '"threshold": 0.9' in made.out
     run("generate", "abc", *SMALL, "--threshold", "2").refused("--threshold must be a number from 0 to 1, not 2.0.")
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 10**6), threshold=st.sampled_from([None, 0.0, 0.2, 0.4, 0.6]), length=st.integers(1, 12))
+def test_blocks_are_dystruct_without_its_diagnosis(seed: int, threshold: float | None, length: int) -> None:
+    """Windows of one length and one block commit the same tokens in the same passes, but for the diagnostic ones."""
+    prior = PriorConfig(length, length)
+    whole = DyStruct(
+        structure="none", prior=prior, diagnostic_passes=1, passes="interpolate", min_passes=length, max_passes=length,
+        threshold=threshold,
+    )  # fmt: skip
+    ours = decoded(whole, seed=seed, budget=500)
+    for one, other in zip(ours, decoded(Block(length, threshold=threshold), seed=seed, budget=500), strict=True):
+        assert one.tokens == other.tokens
+        assert one.passes["resolve"] == other.passes["resolve"] == other.forward_passes
+        for window, plain in zip(one.windows, other.windows, strict=True):
+            own = [step for step in window.steps if step.kind == "resolve"]
+            assert [step.commits for step in own] == [step.commits for step in plain.steps]

@@ -1,7 +1,8 @@
 """Block decoding: windows of one fixed length, appended one after the other, a token a pass by default.
 
 Each window is one block, resolved by low-confidence remasking: every pass commits the masked positions with the
-highest confidence. No structure is inferred and nothing is ever revised.
+highest confidence, or all that are confident enough. Nothing is diagnosed, inferred or ever revised, so that this is
+what is left of DyStruct without its structure.
 """
 
 from __future__ import annotations
@@ -9,20 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..passes import masks, quotas
+from ..filling import fill_span
+from ..passes import quotas
 from ..row import Pass, Row
-from .blocks import check_whole
+from .blocks import check_fraction, check_whole
 
 
 @dataclass(frozen=True)
 class Block:
-    """Settings: block_length in tokens, and the passes for each block (None: as many as it has tokens)."""
+    """Settings: block_length in tokens, and the passes for each block (None: as many as it has tokens).
+
+    threshold: None commits as evenly as possible over a block's passes; a probability commits in each of them all
+    tokens of at least this confidence, as in `DyStruct`. Raises UserError for other values.
+    """
 
     block_length: int = 8
     passes: int | None = None
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         check_whole(self, "block_length", "passes")
+        check_fraction(self, "threshold")
 
     @property
     def widest(self) -> int:
@@ -34,8 +42,7 @@ class Block:
         while row.remaining > 0 and row.passes_left > 0:
             window = row.open_window(min(self.block_length, row.remaining))
             counts = quotas(window.length, min(self.passes or window.length, row.passes_left))
-            for quota, masked in zip(counts, masks(counts), strict=True):
-                yield Pass("resolve", window.start, window.start + window.length, quota, masked=masked)
+            yield from fill_span(row, window.start, window.start + window.length, counts, threshold=self.threshold)
             tokens, features = row.read_window()
             row.close_window(tokens, features)
             if row.ended:

@@ -24,7 +24,7 @@ COMPARED = ("dystruct", "block", "fixed", "dream", "fast", "daedal", "adablock",
 # What a decoder does where a setting is not given.
 UNSET = {
     "dystruct": {"length_rule": "what suits --structure", "threshold": "even quotas", "weights": "the model's"},
-    "block": {"passes": "one a token"},
+    "block": {"passes": "one a token", "threshold": "even quotas"},
     "fixed": {"block_length": "the whole response", "steps": "one a token", "end_of_turn": "none"},
     "dream": {
         "steps": "as many as --budget", "alg_temp": "no draw, the most confident", "top_p": "all tokens",

@@ -46,9 +46,9 @@ RIVALS = (
         "threshold",
         float,
         "P",
-        "Commit every masked position of the block that is at least this confident; with dystruct at least an even "
-        "share over the passes of the block, which are then the most that it takes. Default: dystruct none, fast, "
-        "adablock and vsb-like 0.9.",
+        "Commit every masked position of the block that is at least this confident; with dystruct and block at least "
+        "an even share over the passes of the block, which are then the most that it takes. Default: dystruct and "
+        "block none, fast, adablock and vsb-like 0.9.",
     ),
     Rival("factor", float, "X", "Commit rank r as long as its confidence is at least 1 - X / (r + 1)."),
     Rival("initial_length", int, "N", "Tokens of the response to begin with."),
