@@ -25,6 +25,11 @@ def test_mcnemar_against_counting(pairs: list[tuple[bool, bool]]) -> None:
     b, c = pairs.count((True, False)), pairs.count((False, True))
     assert (found.only_first, found.only_second, found.count) == (b, c, len(pairs))
     assert (found.first_right, found.second_right) == (sum(a for a, _ in pairs), sum(b for _, b in pairs))
+    differences = np.array([b - float(a) for a, b in pairs])
+    assert found.difference.value == pytest.approx(differences.mean())
+    if len(pairs) > 1:
+        variance = (b + c - (b - c) ** 2 / len(pairs)) / (len(pairs) - 1)
+        assert found.difference.error == pytest.approx(math.sqrt(variance / len(pairs)), abs=1e-12)
     two_sided = min(1.0, 2 * sum(math.comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c))
     assert found.p_exact == pytest.approx(two_sided)
     assert found.p_exact == pytest.approx(min(1.0, 2 * binom.cdf(min(b, c), b + c, 0.5)))

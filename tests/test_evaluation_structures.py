@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import combinations
 from pathlib import Path
@@ -88,10 +89,14 @@ def test_the_tables(tmp_path: Path) -> None:
 
     heading, *found = [line.split(",") for line in (tmp_path / "out" / "uncertainty.csv").read_text().splitlines()]
     rows = {row[1]: dict(zip(heading, row, strict=True)) for row in found}
-    assert list(rows) == ["token confidence", "entropy", "1 - P(MAP)", "disagreement", "all three"]
+    assert list(rows) == [
+        "token confidence", "text confidence", "entropy", "1 - P(MAP)", "disagreement", "all three of structure",
+    ]  # fmt: skip
     known = auroc([each["maths", n, 0]["entropy"] for n in range(count)], [sign == "0" for sign in right])
     assert known is not None and float(rows["entropy"]["AUROC"]) == pytest.approx(known.value)
     assert float(rows["entropy"]["p"]) < 0.05 and float(rows["entropy"]["a standard deviation beside confidence"]) > 0
+    whole = auroc([-20 * math.log(each["maths", n, 0]["confidence"]) for n in range(count)], [s == "0" for s in right])
+    assert whole is not None and float(rows["text confidence"]["AUROC"]) == pytest.approx(whole.value)
     assert rows["1 - P(MAP)"]["p"] == "", "a constant score has no test"
     assert int(rows["entropy"]["wrong"]) == right.count("0")
 
@@ -107,7 +112,7 @@ def test_a_row_is_of_the_same_items_throughout(
 ) -> None:
     """In the middle of a sweep, too, where each rule has other items; a task that lacks one has no row."""
     given = {"map": best, "sample": drawn} | ({} if consensus is None else {"consensus": consensus})
-    told = {"entropy": None, "confidence": None, "map_probability": None}
+    told = {"entropy": None, "confidence": None, "map_probability": None}  # without which there is no score
     runs = {
         rule: [{**record, **told, "task": task} for (task, item), a in of.items() for record in records([*a], item)]
         for rule, of in given.items()
@@ -166,7 +171,8 @@ def test_all_tasks_together() -> None:
 
     def record(task: str, item: int, draw: int) -> dict[str, Any]:
         value = generator.choice("abc" if task == "x" else "abbbcc")
-        told = {"entropy": generator.random(), "confidence": generator.random(), "map_probability": generator.random()}
+        told = {name: generator.random() for name in ("entropy", "confidence", "map_probability")}
+        told["useful_tokens"] = generator.randrange(1, 90)
         return {"task": task, "item": item, "seed": 0, "draw": draw, "value": value, "correct": value == "a", **told}
 
     two = {

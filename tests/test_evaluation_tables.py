@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dystruct.decoding import DyStruct, UserError
-from dystruct.decoding.evaluation.comparison import alike, comparable, main_runs
+from dystruct.decoding.evaluation.comparison import alike, comparable, main_runs, told_apart
 from dystruct.decoding.evaluation.pools import pooled
 from dystruct.decoding.evaluation.report import find_runs, report
 from dystruct.decoding.evaluation.settings import RunSettings
@@ -381,3 +381,12 @@ def test_tables_need_a_folder_that_can_be_made(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There is no result"):
         report([tmp_path / ("x" * 300)], tmp_path / "out")
     assert (tmp_path / "file").read_text() == "kept" and not (tmp_path / "out").exists()
+
+
+def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
+    one = [load_summary(path) for path in make_pair(tmp_path)]
+    assert told_apart(one) == one, "there is one model"
+    other = [replace(run, settings={**run.settings, "model": {**run.settings["model"], "name": "n"}}) for run in one]
+    assert [run.label for run in told_apart([*one, *other])] == [f"{run.label}, {m}" for m in "mn" for run in one]
+    coarse = [replace(run, settings={**run.settings, "model": {**run.settings["model"], "dtype": "b"}}) for run in one]
+    assert [run.label for run in told_apart([*one, *coarse])][2:] == [f"{run.label}, b" for run in one]

@@ -35,9 +35,12 @@ def test_which_runs_are_a_way(structure: str | None, temperature: float, seeds: 
 
 def records(answers: dict[int, str], *, seed: int = 0, draw: int = 0, task: str = "t") -> list[dict[str, Any]]:
     return [
-        {"task": task, "item": item, "seed": seed, "draw": draw, "value": value, "correct": value == "a"}
+        {
+            "task": task, "item": item, "seed": seed, "draw": draw, "value": value, "correct": value == "a",
+            "forward_passes": 10 + item,
+        }
         for item, value in answers.items()
-    ]
+    ]  # fmt: skip
 
 
 def test_a_way_is_its_draws_or_its_seeds() -> None:
@@ -53,6 +56,7 @@ def test_a_way_is_its_draws_or_its_seeds() -> None:
     assert values == pytest.approx(
         {"MAP": 1 / 3, "one of S": 2 / 6, "majority": 1 / 3, "oracle best": 2 / 3, "agree with MAP": 2 / 6}
     )
+    assert (one["gain"].value, one["passes of S"].value) == pytest.approx((0, 22)), "of two answers, 10 to 12 each"
 
 
 def test_the_tables_of_runs(tmp_path: Path) -> None:

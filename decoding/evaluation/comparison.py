@@ -44,6 +44,21 @@ _OWN = {
 }
 
 
+def told_apart(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """The runs, with their model, and its dtype, in their labels wherever there are several."""
+    parts = [
+        {key: str(run.settings["model"].get(key) or "").removeprefix("torch.") for key in ("name", "dtype")}
+        for run in runs
+    ]
+    several = [key for key in ("name", "dtype") if len({part[key] for part in parts}) > 1]
+    if not several:
+        return list(runs)
+    return [
+        replace(run, settings={**run.settings, "name": ", ".join([run.label, *(part[key] for key in several)])})
+        for run, part in zip(runs, parts, strict=True)
+    ]
+
+
 def merged(runs: Sequence[RunSummary]) -> list[RunSummary]:
     """The runs, with those put together that have the same name and settings and no task in common."""
     found: dict[str, list[RunSummary]] = {}

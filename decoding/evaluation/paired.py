@@ -8,14 +8,15 @@ from .comparison import circumstances, common_items, is_ours, main_runs, ordered
 from .pools import pooled
 from .statistics import McNemar, holm, mcnemar
 from .summary import RunSummary
-from .table import Number, Table
+from .table import Number, Table, percentage
 
 COLUMNS = (
-    "first", "second", "passes", "task", "items", "first %", "second %", "only first", "only second", "χ²",
-    "p corrected", "p exact", "p Holm",
+    "first", "second", "passes", "task", "items", "first %", "second %", "difference", "only first", "only second",
+    "χ²", "p corrected", "p exact", "p Holm",
 )  # fmt: skip
 CAPTION = (
-    "Paired McNemar tests: items that only one of two decoders answers right, the statistic with continuity "
+    "Paired McNemar tests: the difference of two accuracies (second minus first, points ± standard error of paired "
+    "differences), items that only one of two decoders answers right, the statistic with continuity "
     "correction, its p-value, the exact two-sided one, and that by Holm's method for all of this table's tests of the "
     "same task and budget."
 )
@@ -45,7 +46,7 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
         (
             first.label, second.label, second.settings["budget"], task, found.count,
             Number(found.first_right / found.count, scale=100), Number(found.second_right / found.count, scale=100),
-            found.only_first, found.only_second, Number(found.statistic, digits=2),
+            percentage(found.difference), found.only_first, found.only_second, Number(found.statistic, digits=2),
             *(Number(p, digits=4, scientific=True) for p in (found.p_corrected, found.p_exact, corrected[place])),
         )
         for place, (first, second, task, found) in enumerate(tests)

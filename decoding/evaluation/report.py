@@ -17,7 +17,7 @@ from dystruct.inference.plots import plot_accuracy
 
 from ..errors import UserError
 from ..files import check_file_target, save_bytes, save_text
-from .comparison import alike, merged, ordered
+from .comparison import alike, merged, ordered, told_apart
 from .pools import pooled
 from .run_folder import make_folder
 from .statistics import mean_of_means
@@ -73,11 +73,12 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     if not found:
         raise UserError("None of these runs is complete; leave out --complete, or let them be finished.")
     places, runs = [place for place, _ in found], [run for _, run in found]
-    tables = [*all_tables(runs), *_structures(places, runs), *_variations(places, runs)]
-    missing = [run.label for run in runs if not run.complete]
+    shown = told_apart(runs)
+    tables = [*all_tables(shown), *_structures(places, shown), *_variations(places, shown)]
+    missing = [run.label for run in shown if not run.complete]
     note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
-    plots = _plots(runs)
+    plots = _plots(shown)
     kept = _summary_paths(places, out, {CONTENTS, *texts, *plots}) if summaries else []
     make_folder(out)
     for path in (out / CONTENTS, *(out / name for name in (*texts, *plots)), *(p for p in kept if p.parent.exists())):
@@ -224,7 +225,7 @@ def _described(run: RunSummary) -> str:
     """What a table tells of its runs: the decoder's settings as given, but for the structure rule, and the budget."""
     name, _, settings = str(run.settings["decoder"]).partition(":")
     shared = [setting for setting in settings.split(",") if setting and not setting.startswith("structure=")]
-    return f"{', '.join([name, *shared])}, budget {run.settings['budget']}"
+    return f"model {run.settings['model']['name']}, {', '.join([name, *shared])}, budget {run.settings['budget']}"
 
 
 def _records(group: _Held) -> dict[str, list[dict[str, Any]]]:

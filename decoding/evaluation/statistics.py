@@ -28,7 +28,8 @@ class Mean:
 class McNemar:
     """Paired comparison of two decoders on the same items.
 
-    only_first, only_second: items that only one of them answers right. statistic: (|b - c| - 1)² / (b + c), with
+    only_first, only_second: items that only one of them answers right. difference: the second's accuracy minus the
+    first's, with the standard error of a mean of paired differences. statistic: (|b - c| - 1)² / (b + c), with
     continuity correction; p_corrected: of it, with one degree of freedom; p_exact: two-sided binomial. Without
     discordant items the statistic is 0 and both p are 1.
     """
@@ -38,6 +39,7 @@ class McNemar:
     second_right: int
     only_first: int
     only_second: int
+    difference: Mean
     statistic: float
     p_corrected: float
     p_exact: float
@@ -100,7 +102,8 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     statistic = max(abs(b - c) - 1, 0) ** 2 / (b + c) if b + c else 0.0
     exact = float(binomtest(b, b + c).pvalue) if b + c else 1.0
     return McNemar(
-        one.size, int(one.sum()), int(two.sum()), b, c, statistic, float(chi2.sf(statistic, 1)) if b + c else 1.0, exact
+        one.size, int(one.sum()), int(two.sum()), b, c, mean(two.astype(float) - one), statistic,
+        float(chi2.sf(statistic, 1)) if b + c else 1.0, exact,
     )  # fmt: skip
 
 

@@ -6,12 +6,14 @@ each prompt has several that share its token noise (`draws`). An item's answers 
 
 Scores of an item, each larger where its structure is less certain: the posterior's entropy a window (nats), and
 1 - P(MAP | O) a window, both on the MAP run, and the share of the sampled answers that differ from the MAP answer.
-What they foretell is that the MAP answer is wrong; the baseline is the negative mean confidence of its tokens. For all
-tasks together answers are compared within their task, so that no score gains by telling hard tasks from easy ones.
+What they foretell is that the MAP answer is wrong; the baseline is the negative mean confidence of its tokens, and
+beside it stands the same of the text as a whole, tokens · -log(mean confidence). For all tasks together answers are
+compared within their task, so that no score gains by telling hard tasks from easy ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from .table import Cell, Number, Table, percentage
 
 RULES = ("map", "consensus", "sample")
 SIZES = (1, 4, 16)
+_LEAST = 1e-30  # a probability that stands for 0, of which there is no logarithm
 SCORES = {"entropy": "entropy", "doubt": "1 - P(MAP)", "disagreement": "disagreement"}
 Record = Mapping[str, Any]
 
@@ -187,22 +190,26 @@ def _accuracy_rows(task: str, members: Collection[str], found: Mapping[str, Item
 
 
 def _score_rows(task: str, found: Mapping[str, Items]) -> list[tuple[Cell, ...]]:
-    """A row for token confidence, one for each score, one for all of them."""
+    """A row for token confidence, one for the whole text's, one for each score of structure, one for all of these."""
     known = []
     for item in found["sample"].draws:
         best = _first(found["map"], item)
         if best is not None and best["confidence"] is not None and best["map_probability"] is not None:
             differing = found["sample"].differing(item, best["value"])
             doubt = 1 - best["map_probability"]
-            known.append((item[0], not best["correct"], -best["confidence"], best["entropy"], doubt, differing))
+            whole = -best["useful_tokens"] * math.log(max(best["confidence"], _LEAST))
+            known.append((item[0], not best["correct"], -best["confidence"], whole, best["entropy"], doubt, differing))
     if not known:
         return []
     strata, *columns = zip(*known, strict=True)
-    wrong, baseline, *scores = (np.asarray(column, dtype=float) for column in columns)
-    rows = [_score_row(task, "token confidence", baseline, wrong, strata, None, None)]
+    wrong, baseline, whole, *scores = (np.asarray(column, dtype=float) for column in columns)
+    rows = [
+        _score_row(task, "token confidence", baseline, wrong, strata, None, None),
+        _score_row(task, "text confidence", whole, wrong, strata, baseline, whole[:, None]),
+    ]
     for name, score in zip(SCORES.values(), scores, strict=True):
         rows.append(_score_row(task, name, score, wrong, strata, baseline, score[:, None]))
-    return [*rows, _score_row(task, "all three", None, wrong, strata, baseline, np.stack(scores, axis=1))]
+    return [*rows, _score_row(task, "all three of structure", None, wrong, strata, baseline, np.stack(scores, axis=1))]
 
 
 def _score_row(

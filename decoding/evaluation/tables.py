@@ -158,7 +158,8 @@ def _head(run: RunSummary) -> tuple[Cell, ...]:
 
 def _described(run: RunSummary, varied: Iterable[str]) -> str:
     settings = run.settings["decoder_settings"]
-    told = [f"structure {settings['structure']}", f"passes {settings['passes']}", f"budget {run.settings['budget']}"]
+    told = [f"model {run.settings['model']['name']}"]
+    told += [f"structure {settings['structure']}", f"passes {settings['passes']}", f"budget {run.settings['budget']}"]
     default = as_plain(DyStruct())
     told += [
         f"{name} {setting_of(run, name)}"

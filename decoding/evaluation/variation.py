@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from .statistics import auroc, likelihood_ratio, mean
-from .structures import Items, Record, accuracies, pools
-from .table import Cell, Number, Table, percentage
+from .structures import Items, Record, accuracies, majority, pools
+from .table import Cell, Number, Table, number, percentage
 
 BASE = "MAP"
 _STRUCTURES = {"sample": "sampled structures", "shuffled": "shuffled structures"}
@@ -53,12 +53,13 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
         beside += (row for pair in permutations(found, 2) for row in _beside(task, *pair, base, found))
     first = Table(
         "variation",
-        f"Ways to vary an answer: accuracy in percent ± standard error of MAP's answer and of S others, percent "
-        f"of equal answers, and whether the share that differs from MAP's foretells that MAP's is wrong: AUROC with "
-        f"DeLong's 95% interval, of all tasks within tasks ({described}).",
+        "Ways to vary an answer: accuracy in percent ± standard error of MAP's answer and of S others, what the "
+        "majority gains on MAP's, the forward passes of all S, percent of equal answers, and whether the share that "
+        "differs from MAP's foretells that MAP's is wrong: AUROC with DeLong's 95% interval, of all tasks within tasks "
+        f"({described}).",
         (
-            "task", "way", "S", "items", "MAP", "one of S", "majority", "oracle best", "agree", "agree with MAP",
-            "AUROC", "low", "high",
+            "task", "way", "S", "items", "MAP", "one of S", "majority", "gain", "oracle best", "passes of S", "agree",
+            "agree with MAP", "AUROC", "low", "high",
         ),
         tuple(rows),
     )  # fmt: skip
@@ -94,11 +95,14 @@ def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell,
     found = accuracies(Items({item: items.draws[item] for item in both}), size)
     assert found is not None
     differing, wrong = _differing(base, items, both), _wrong(base, both)
+    voted = np.array([bool(majority(items.draws[item][:size])["correct"]) for item in both])
+    passes = mean([sum(record["forward_passes"] for record in items.draws[item][:size]) for item in both])
     area = auroc(differing, wrong, _tasks(both))
     limits = (None,) * 3 if area is None else tuple(Number(x, digits=3) for x in (area.value, area.low, area.high))
     yield (
         task, way, size, len(both), percentage(mean(1 - wrong)), percentage(found.one), percentage(found.majority),
-        percentage(found.best), percentage(found.agreement), percentage(mean(1 - differing)), *limits,
+        percentage(mean(voted - (1 - wrong))), percentage(found.best), number(passes, 0), percentage(found.agreement),
+        percentage(mean(1 - differing)), *limits,
     )  # fmt: skip
 
 
