@@ -34,6 +34,9 @@ from .row import Decoder, Pass, Row
 from .sampling import figures
 from .trace import Event, Generation, Window
 
+# Told of a prompt's index, what came of it, and its share of the wall time so far, in seconds.
+Finished = Callable[[int, Generation, float], None]
+
 
 class Engine:
     """Decodes prompts with one model and one decoder, `batch_size` at a time."""
@@ -64,10 +67,12 @@ class Engine:
         prompt_ids: Sequence[list[int]],
         observe: Callable[[int, Event], None] | None,
         settings: dict[str, Any],
+        finished: Finished | None = None,
     ) -> list[Generation]:
         """Decode all prompts; results in their order.
 
-        Where a row fails, the others are decoded to their ends all the same; then DecodingFailed has what is finished.
+        finished: told of each as soon as it is. Where a row fails, the others are decoded to their ends all the same;
+        then DecodingFailed has what is finished.
         """
         capacity = max(len(ids) for ids in prompt_ids) + self.max_new_tokens
         slots = min(self.batch_size, len(prompts))
@@ -79,6 +84,7 @@ class Engine:
         waiting = deque(range(len(prompts)))
         active: dict[int, tuple[int, Row, Iterator[Pass]]] = {}  # slot -> (prompt index, row, coroutine)
         done: dict[int, Generation] = {}
+        shares, last = [0.0] * slots, time.perf_counter()  # seconds: those of a pass are shared evenly by its rows
         failed: dict[int, UserError] = {}
         while waiting or active:
             requests: list[tuple[Row, Pass]] = []
@@ -89,6 +95,7 @@ class Engine:
                         index = waiting.popleft()
                         row = self._row(prompts[index], prompt_ids[index], slot, index, observe)
                         active[slot] = (index, row, self._passes(row))
+                        shares[slot] = 0.0
                     index, row, coroutine = active[slot]
                     try:
                         request = next(coroutine, None)
@@ -102,8 +109,14 @@ class Engine:
                         break
                     done[index] = self._finish(row, settings)
                     del active[slot]
+                    if finished is not None:
+                        finished(index, done[index], shares[slot])
+                        last = time.perf_counter()  # what is done with it is no part of the others' time
             if requests:
                 self._forward(requests)
+                last, before = time.perf_counter(), last
+                for row, _ in requests:
+                    shares[row.slot] += (last - before) / len(requests)
         if failed:
             raise DecodingFailed(done, failed)
         return [done[index] for index in range(len(prompts))]

@@ -13,7 +13,7 @@ from typing import Any
 from .backbone import Backbone
 from .dystruct import DyStruct
 from .ending import check_unicode, checked_stop, with_stop_tokens
-from .engine import Engine
+from .engine import Engine, Finished
 from .errors import UserError
 from .forward import Caching, check_caching
 from .kinds import is_number, is_whole
@@ -37,6 +37,7 @@ def generate(
     prefix_cache: Caching = False,
     alternatives: int = 0,
     observe: Callable[[int, Event], None] | None = None,
+    finished: Finished | None = None,
 ) -> list[Generation]:
     """Decode a text for each prompt; results in the prompts' order, each with its trace.
 
@@ -52,7 +53,8 @@ def generate(
     compute only those of the window before it, and never again what stands before that, so that a token costs about as
     much at the end of a long text as at its beginning; a coarser approximation. alternatives: how many of the most
     probable tokens the trace has for each commit, for a look behind it; they change nothing. observe: called with the
-    prompt's index and each event as it happens, at the cost of one read-back a pass.
+    prompt's index and each event as it happens, at the cost of one read-back a pass. finished: called with the prompt's
+    index, its generation and its share of the wall time in seconds as soon as it is done, while others go on.
 
     Raises UserError for a prompt that is no valid text, empty or too long, a limit below 1, an empty stop string, chat
     with a base model, and a prefix cache of another kind, or with a model that can keep none. Where the model's logits
@@ -110,7 +112,7 @@ def generate(
         prefix_cache=prefix_cache,
         alternatives=alternatives,
     )
-    return engine.run(prompts, prompt_ids, observe, settings)
+    return engine.run(prompts, prompt_ids, observe, settings, finished)
 
 
 def checked_prompts(prompts: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -49,6 +50,20 @@ def test_a_decoder_that_wants_no_pass_keeps_no_slot() -> None:
     model = backbone(hashed(0))
     generations = generate(model, PROMPTS, Never(), batch_size=2)
     assert [g.tokens for g in generations] == [()] * 5 and model.network.batches == []
+
+
+def test_what_is_finished_is_told_at_once_with_its_share_of_the_time() -> None:
+    model, told = backbone(ending_at_once(2)), []
+    began = time.perf_counter()
+    generations = generate(
+        model, ["b", "a", "a", "b"], Block(4), max_new_tokens=16, batch_size=2,
+        finished=lambda *of: told.append((*of, len(model.network.batches))),
+    )  # fmt: skip
+    took = time.perf_counter() - began
+    assert [(index, calls) for index, _, _, calls in told] == [(1, 4), (2, 8), (0, 16), (3, 24)]
+    assert all(generations[index] is found for index, found, *_ in told)
+    shares = [seconds for _, _, seconds, _ in told]
+    assert all(seconds > 0 for seconds in shares) and sum(shares) <= took
 
 
 # --- a row that fails -------------------------------------------------------------------------------------------------
