@@ -9,6 +9,7 @@ processes make the same `generate` call.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,11 @@ from .errors import DecodingFailed, UserError
 from .generation import checked_prompts, generate
 from .row import Decoder
 from .trace import Event, Generation
+
+
+def process_count() -> int:
+    """How many processes this one was launched with, itself among them, by torchrun or accelerate; else 1."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def generate_across(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,28 @@ def test_long_values_are_shown_where_they_differ(shared: int) -> None:
     assert "xold" in one or '"old' in one
     assert "xnew" in other or '"new' in other
     assert len(str(error.value)) < 400
+
+
+@given(PLAIN, PLAIN)
+def test_the_batch_size_may_differ_and_nothing_else(one: Any, other: Any) -> None:
+    compare({"batch_size": one, "a": 1}, {"batch_size": other, "a": 1}, Path("run"))
+    compare({"a": 1}, {"batch_size": other, "a": 1}, Path("run"))
+    with pytest.raises(UserError, match="has a 1, not 2"):
+        compare({"batch_size": one, "a": 1}, {"batch_size": other, "a": 2}, Path("run"))
+
+
+def test_a_run_goes_on_with_another_batch_size_and_says_which_one_each_attempt_had(tmp_path: Path, asked: None) -> None:
+    """As it must where the device's memory was too small; the texts are those of a run that nothing befell."""
+    run(tmp_path / "whole", replace(SETTINGS, limit=2, batch_size=1))
+    run(tmp_path / "run", replace(SETTINGS, batch_size=7))
+    run(tmp_path / "run", replace(SETTINGS, limit=2, batch_size=2))
+    run(tmp_path / "run", replace(SETTINGS, limit=2, batch_size=1))
+    found = read_run(tmp_path / "run")
+    assert [attempt["batch_size"] for attempt in found["environments"]] == [7, 2, 1]
+    assert found["settings"]["batch_size"] == 1, "of the newest attempt"
+    items, whole = (read_items(tmp_path / name) for name in ("run", "whole"))
+    assert [item["text"] for item in items] == [item["text"] for item in whole]
+    assert [found["environments"][item["attempt"]]["batch_size"] for item in items] == [7, 2]
 
 
 def test_what_is_missing_on_record_is_the_default() -> None:

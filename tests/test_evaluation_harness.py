@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is an extra: pip install 'dystruct[eval]'")
 pytestmark = [
@@ -338,6 +339,19 @@ def test_only_zeros_and_ones_say_right_or_wrong(kind: type, other: Any) -> None:
     del samples[1]["second"]
     assert judging_metric(samples, {"first": True}) is None
     assert judging_metric([], {}) is None
+
+
+def test_likelihoods_for_which_the_memory_is_too_small_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy is theirs, not that of texts: fewer masked copies at once."""
+    from lm_eval.api.instance import Instance
+
+    def greedy(*arguments: Any) -> float:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(harness, "log_likelihood", greedy)
+    model = DystructLM(backbone(hashed(3)), "block", mc_samples=64, mc_batch_size=16)
+    with pytest.raises(UserError, match="too small for 16 masked copies at once; give a smaller --mc-batch-size"):
+        model.loglikelihood([Instance("loglikelihood", {}, ("ab", "c"), 0, ("t", 0, 1))])
 
 
 def test_a_word_is_right_by_its_metric_that_says_so(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whether a run on record was made as it is asked for now: the first setting that differs, and what can be done.
 
-Settings are plain data. Knows nothing of files, and of the settings only which of them a user gives one by one.
+The batch size may differ, since no text depends on it; which one an attempt ran with is said of the attempt. Settings
+are plain data. Knows nothing of files, and of the settings only which of them a user gives one by one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from ..errors import UserError
 from ..plain import as_plain
 
+_FREE = ("batch_size",)  # settings that no result depends on
 _SHOWN = 120  # characters of a value
 _BEFORE = 30  # of them before the first that differs
 _MISSING = object()
@@ -37,7 +39,7 @@ def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) ->
 
     The limit and what follows from it come last: a run can be prolonged, but not under other settings.
     """
-    asked = as_plain(asked)
+    found, asked = ({name: of[name] for name in of if name not in _FREE} for of in (found, as_plain(asked)))
     names = [*asked, *(name for name in found if name not in asked)]
     late = [name for name in ("limit", "tasks") if name in names]
     tasks = [list(settings.get("tasks") or ()) for settings in (found, asked)]

@@ -23,6 +23,7 @@ from ..backbone import Backbone, load
 from ..errors import UserError
 from ..forward import Caching
 from ..generation import generate
+from ..parallel import process_count
 from ..trace import Generation
 from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from .settings import RunSettings
@@ -108,7 +109,7 @@ class DystructLM(LM):
             self.model = load(
                 pretrained, device=own_device(device), dtype=dtype, revision=revision, device_map=device_map
             )
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if process_count() > 1:
             self._join()
         self._device = self.model.device
         self.records: Records | None = None
@@ -156,9 +157,7 @@ class DystructLM(LM):
         for request in requests:
             known = None if self.records is None else self.records.likelihood(request, request.idx)
             if known is None:
-                context, answer = self._pair(*request.args)
-                value = log_likelihood(self.model, context, answer, self.likelihood, self.settings.seeds[0])
-                known = value, self.likelihood.greedy and is_greedy(self.model, context, answer, self.likelihood)
+                known = self._likelihood(*request.args)
                 if self.records is not None:
                     self.records.add_likelihood(request, request.idx, *known)
                 self.cache_hook.add_partial("loglikelihood", request.args, known)
@@ -247,6 +246,19 @@ class DystructLM(LM):
             prefix_cache=self.settings.prefix_cache,
         )
         return found, (time.perf_counter() - started) / len(prompts)
+
+    def _likelihood(self, context: str, answer: str) -> tuple[float, bool]:
+        """Of an answer. Raises UserError where its masked copies do not fit into the device's memory together."""
+        ids = self._pair(context, answer)
+        try:
+            value = log_likelihood(self.model, *ids, self.likelihood, self.settings.seeds[0])
+            return value, self.likelihood.greedy and is_greedy(self.model, *ids, self.likelihood)
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"The device's memory is too small for {self.likelihood.batch} masked copies at once; give a smaller "
+                f"--mc-batch-size (mc_batch_size), and for a run on record, whose estimates depend on it, another "
+                f"folder."
+            ) from error
 
     def _stops(self, request: Instance) -> tuple[str, ...]:
         """A request's stop strings. Raises UserError where its task asks for a temperature that is not ours."""

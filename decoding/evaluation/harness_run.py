@@ -27,7 +27,7 @@ from ..backbone import Backbone
 from ..errors import UserError
 from ..files import save_json, save_text
 from .checks import check_code, check_harness
-from .environment import environment
+from .environment import attempt
 from .harness import DystructLM
 from .harness_code import limited_code
 from .harness_records import HarnessRecords
@@ -89,7 +89,7 @@ def run_harness(
         with RunFolder(
             folder,
             described,
-            environment(model.device, compiled=model.compiled),
+            attempt(model, settings.batch_size),
             part=part,
             defaults=defaults_of(lm.decoder),
         ) as records:

@@ -21,7 +21,7 @@ from ..tiny.problem import Problem
 from . import tasks
 from .checks import check_code, check_local
 from .draws import with_draw
-from .environment import environment
+from .environment import attempt
 from .figures import figures
 from .item_record import check_items
 from .run_folder import SAMPLES, Key, RunFolder, begun, damaged, key_of, read_items, read_run
@@ -64,7 +64,7 @@ def run_local(
     with RunFolder(
         folder,
         described,
-        environment(model.device, compiled=model.compiled),
+        attempt(model, settings.batch_size),
         shorter=shorter,
         defaults=defaults_of(decoder),
     ) as records:

@@ -31,16 +31,22 @@ KEY = ("task", "item", "seed", "draw")
 Key = tuple[str, int, int, int]
 
 
+class Held(UserError):
+    """Another process is writing to a run's folder."""
+
+
 class RunFolder:
     """A run's folder, held by this process until it is closed.
 
     settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
-    names one that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
-    run.json. part: of several processes that share a folder, which one this is; each has files of its own. shorter:
-    settings under which a run may have begun that this one prolongs; it takes on `settings`. defaults: what a run was
-    made with that began before there was such a setting (see `agreement.filled`); it takes on the setting.
+    names one that differs (see `agreement.compare`). environment: of this attempt (versions, hardware, batch size); the
+    attempts' are listed in run.json. part: of several processes that share a folder, which one this is; each has files
+    of its own. shorter: settings under which a run may have begun that this one prolongs; it takes on `settings`.
+    defaults: what a run was made with that began before there was such a setting (see `agreement.filled`); it takes on
+    the setting.
 
-    Raises UserError too for a folder that cannot be written, and for records that are damaged or not all there.
+    Raises Held while another process has the folder, and UserError too for one that cannot be written, and for records
+    that are damaged or not all there.
     """
 
     def __init__(
@@ -65,7 +71,7 @@ class RunFolder:
             fcntl.flock(self._items, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._items.close()
-            raise UserError(f"Another process is writing to {str(folder)!r}; wait for it, or name another.") from error
+            raise Held(f"Another process is writing to {str(folder)!r}; wait for it, or name another.") from error
         try:
             self.attempt = self._begin(environment, part)
             self._traces = _open(folder / f"traces{suffix}.jsonl")

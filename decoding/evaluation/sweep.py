@@ -60,10 +60,13 @@ class State:
         return self.count is not None and self.done >= self.count
 
 
-def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = None) -> list[PlannedRun]:
+def read_sweep(
+    path: Path, *, execute_code: bool = False, limit: int | None = None, batch_size: int | None = None
+) -> list[PlannedRun]:
     """The runs that a file declares. Raises UserError that says what is wrong with it, or with any of its runs.
 
-    execute_code: whether code may be run to score it, which no file can allow. limit: in place of the file's.
+    execute_code: whether code may be run to score it, which no file can allow. limit, batch_size: in place of the
+    file's.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -77,8 +80,8 @@ def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = No
     shared, runs = content.get("settings", {}), content.get("run", [])
     if not isinstance(shared, dict) or not isinstance(runs, list) or not runs or not all(map(_is_table, runs)):
         raise UserError(f"The sweep {str(path)!r} declares no run; give each one a [[run]].")
-    if limit is not None:
-        runs = [{**declared, "limit": limit} for declared in runs]
+    instead = {name: value for name, value in (("limit", limit), ("batch_size", batch_size)) if value is not None}
+    runs = [{**declared, **instead} for declared in runs]
     planned = [run for declared in runs for run in _planned(shared, declared, execute_code)]
     for run in planned:
         try:
