@@ -23,7 +23,7 @@ from ..backbone import Backbone, load
 from ..errors import UserError
 from ..forward import Caching
 from ..generation import generate
-from ..parallel import process_count
+from ..parallel import PATIENCE, process_count
 from ..trace import Generation
 from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from .settings import RunSettings
@@ -201,12 +201,13 @@ class DystructLM(LM):
 
     def _join(self) -> None:
         try:
-            from accelerate import Accelerator
+            from accelerate import Accelerator, InitProcessGroupKwargs
         except ImportError as error:
             raise UserError(
                 "Several processes need accelerate; install it with: pip install 'dystruct[accelerate]'."
             ) from error
-        self._parallel = Accelerator(cpu=self.model.device.type == "cpu")
+        waiting = InitProcessGroupKwargs(timeout=PATIENCE)
+        self._parallel = Accelerator(cpu=self.model.device.type == "cpu", kwargs_handlers=[waiting])
         self._rank, self._world_size = self._parallel.process_index, self._parallel.num_processes
 
     def all_gather(self, tensor: Any) -> Any:
