@@ -20,6 +20,7 @@ from dystruct.decoding.evaluation.local import run_local
 from dystruct.decoding.evaluation.run_folder import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.tiny.problem import Problem
+from evaluation_runs import with_the_embedded_models_weights
 from scripted import backbone, hashed
 
 SETTINGS = RunSettings(tasks=("tiny_logic",), decoder="dystruct", limit=1, max_new_tokens=4, budget=4)
@@ -103,11 +104,19 @@ def test_long_values_are_shown_where_they_differ(shared: int) -> None:
 
 
 @given(PLAIN, PLAIN)
-def test_the_batch_size_may_differ_and_nothing_else(one: Any, other: Any) -> None:
-    compare({"batch_size": one, "a": 1}, {"batch_size": other, "a": 1}, Path("run"))
-    compare({"a": 1}, {"batch_size": other, "a": 1}, Path("run"))
+def test_what_is_free_may_differ_and_nothing_else(one: Any, other: Any) -> None:
+    def check(**changed: Any) -> None:
+        asked = {"b": other, "c": {"d": other, "da": 1}, "a": 1, **changed}
+        compare({"b": one, "c": {"d": one, "da": 1}, "a": 1}, asked, Path("run"), ("b", "c.d"))
+
+    check()
     with pytest.raises(UserError, match="has a 1, not 2"):
-        compare({"batch_size": one, "a": 1}, {"batch_size": other, "a": 2}, Path("run"))
+        check(a=2)
+    with pytest.raises(UserError, match=r"has c\.da 1, not 2"):
+        check(c={"d": other, "da": 2})
+    if one != other:
+        with pytest.raises(UserError, match=r"has (no )?c\.d"):
+            compare({"c": {"d": one}}, {"c": {"d": other}}, Path("run"), ("b", "c.da"))
 
 
 def test_a_run_goes_on_with_another_batch_size_and_says_which_one_each_attempt_had(tmp_path: Path, asked: None) -> None:
@@ -156,7 +165,10 @@ def test_another_value_than_the_default_is_refused_in_its_place(tmp_path: Path, 
     assert (tmp_path / "run.json").read_bytes() == before
 
 
-def test_a_sweep_goes_on_with_a_run_from_before_a_setting(tmp_path: Path, run: Run, asked: None) -> None:
+def test_a_sweep_goes_on_with_a_run_from_before_a_setting(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_the_embedded_models_weights(monkeypatch)
     (tmp_path / "sweep.toml").write_text(
         '[settings]\ntasks = ["tiny_logic"]\nlimit = 1\nmax_new_tokens = 4\nbudget = 4\n[[run]]\nname = "a"\n'
     )

@@ -25,6 +25,8 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
 from dystruct.decoding import Block, Fast, Generation, UserError, generate, load
+from dystruct.decoding.backbone import model_folder
+from dystruct.decoding.calibration_file import fingerprint, write_calibration
 from dystruct.decoding.evaluation import harness
 from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
@@ -33,8 +35,9 @@ from dystruct.decoding.evaluation.local import run_local
 from dystruct.decoding.evaluation.run_folder import read_items
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
+from dystruct.decoding.plain import as_plain
 from random_network import random_backbone
-from scripted import backbone, hashed
+from scripted import backbone, hashed, uneven_weights
 
 GSM8K = [
     {"question": "Ann has 3 pens and buys 4. How many has she?", "answer": "3+4=<<3+4=7>>7\n#### 7"},
@@ -216,7 +219,7 @@ def test_the_embedded_tasks_score_the_same_through_the_harness(tmp_path: Path) -
     )
 
 
-def test_it_is_registered_with_its_arguments() -> None:
+def test_it_is_registered_with_its_arguments(tmp_path: Path) -> None:
     assert get_model("dystruct") is DystructLM
     model = DystructLM.create_from_arg_string(
         "pretrained=tiny,decoder=fast,threshold=0.8,block_length=16,max_new_tokens=7,budget=5,temperature=0.5",
@@ -227,6 +230,9 @@ def test_it_is_registered_with_its_arguments() -> None:
     for given, cache in (("append", "append"), ("True", True), ("False", False)):
         model = DystructLM.create_from_arg_string(f"pretrained=tiny,prefix_cache={given}")
         assert isinstance(model, DystructLM) and model.settings.prefix_cache == cache
+    write_calibration(tmp_path / "own.json", uneven_weights(), fingerprint(model_folder("tiny")), {})
+    model = DystructLM.create_from_arg_string(f"pretrained=tiny,weights={tmp_path / 'own.json'}")
+    assert isinstance(model, DystructLM) and as_plain(model.model.weights) == as_plain(uneven_weights())
     for useless in ("decoder=fast,alpha0=2", "decoder=fats", "decoder=block,unknown=1", "prefix_cache=full"):
         with pytest.raises(UserError):
             DystructLM.create_from_arg_string(f"pretrained=tiny,{useless}")

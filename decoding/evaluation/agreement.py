@@ -1,13 +1,12 @@
 """Whether a run on record was made as it is asked for now: the first setting that differs, and what can be done.
 
-The batch size may differ, since no text depends on it; which one an attempt ran with is said of the attempt. Settings
-are plain data. Knows nothing of files, and of the settings only which of them a user gives one by one.
+Settings are plain data. Knows nothing of files, and of the settings only which of them a user gives one by one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 from ..errors import UserError
 from ..plain import as_plain
 
-_FREE = ("batch_size",)  # settings that no result depends on
 _SHOWN = 120  # characters of a value
 _BEFORE = 30  # of them before the first that differs
 _MISSING = object()
@@ -34,12 +32,13 @@ def filled(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, A
     return {**found, **parts}
 
 
-def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
+def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path, free: Collection[str] = ()) -> None:
     """Raise UserError that names the innermost setting of the run in a folder that is not as asked, if there is one.
 
-    The limit and what follows from it come last: a run can be prolonged, but not under other settings.
+    free: settings that may differ, with points between a part and what is in it. The limit and what follows from it
+    come last: a run can be prolonged, but not under other settings.
     """
-    found, asked = ({name: of[name] for name in of if name not in _FREE} for of in (found, as_plain(asked)))
+    asked = as_plain(asked)
     names = [*asked, *(name for name in found if name not in asked)]
     late = [name for name in ("limit", "tasks") if name in names]
     tasks = [list(settings.get("tasks") or ()) for settings in (found, asked)]
@@ -48,6 +47,8 @@ def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) ->
         found, asked = ({**of, "tasks": names} for of, names in zip((found, asked), tasks, strict=True))
     for name in [*(name for name in names if name not in late), *late]:
         for place, one, other in _differences(found.get(name, _MISSING), asked.get(name, _MISSING), name):
+            if any(f"{place}.".startswith(f"{part}.") for part in free):
+                continue
             raise UserError(f"The run in {str(folder)!r} has {_told(place, one, other)}; {_remedy(place, one, other)}.")
 
 

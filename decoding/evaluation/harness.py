@@ -59,9 +59,9 @@ class DystructLM(LM):
 
     pretrained: as for `load` ("tiny", a folder, a name on the Hub), or a loaded Backbone. decoder: a decoder's name;
     its settings are further arguments, as in decoder=dystruct,structure=sample,passes=share, or stand behind a colon
-    where they come from Python. max_new_tokens, budget, temperature, seed, prefix_cache: as for `generate`.
-    mc_samples, mc_batch_size, mc_guidance, check_greedy: of the likelihood. Raises UserError for arguments that the
-    decoder has no use for.
+    where they come from Python. max_new_tokens, budget, temperature, seed, prefix_cache: as for `generate`. device,
+    dtype, revision, weights, device_map: as for `load`. mc_samples, mc_batch_size, mc_guidance, check_greedy: of the
+    likelihood. Raises UserError for arguments that the decoder has no use for.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class DystructLM(LM):
         device: str | None = None,
         dtype: str | None = None,
         revision: str | None = None,
+        weights: str | None = None,
         device_map: str | None = None,
         mc_samples: int = 128,
         mc_batch_size: int = 32,
@@ -107,8 +108,9 @@ class DystructLM(LM):
             self.model = pretrained
         else:
             self.model = load(
-                pretrained, device=own_device(device), dtype=dtype, revision=revision, device_map=device_map
-            )
+                pretrained, device=own_device(device), dtype=dtype, revision=revision, weights=weights,
+                device_map=device_map,
+            )  # fmt: skip
         if process_count() > 1:
             self._join()
         self._device = self.model.device

@@ -34,7 +34,7 @@ from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
 from .run_folder import SAMPLES, SCORES, RunFolder
-from .settings import RunSettings, defaults_of, prior_of
+from .settings import RunSettings, defaults_of, free_of, prior_of
 from .tasks import FOLDER
 
 
@@ -92,6 +92,7 @@ def run_harness(
             attempt(model, settings.batch_size),
             part=part,
             defaults=defaults_of(lm.decoder),
+            free=free_of(lm.decoder),
         ) as records:
             lm.records = HarnessRecords(records, settings, prior_of(lm.decoder), report)
             results = simple_evaluate(

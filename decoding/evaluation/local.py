@@ -25,7 +25,7 @@ from .environment import attempt
 from .figures import figures
 from .item_record import check_items
 from .run_folder import SAMPLES, Key, RunFolder, begun, damaged, key_of, read_items, read_run
-from .settings import RunSettings, defaults_of, prior_of
+from .settings import RunSettings, defaults_of, free_of, prior_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ def run_local(
         attempt(model, settings.batch_size),
         shorter=shorter,
         defaults=defaults_of(decoder),
+        free=free_of(decoder),
     ) as records:
         every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
         before, correct = len(records.done), _correct(folder, settings, problems)

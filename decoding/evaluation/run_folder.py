@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,11 +39,11 @@ class RunFolder:
     """A run's folder, held by this process until it is closed.
 
     settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
-    names one that differs (see `agreement.compare`). environment: of this attempt (versions, hardware, batch size); the
-    attempts' are listed in run.json. part: of several processes that share a folder, which one this is; each has files
-    of its own. shorter: settings under which a run may have begun that this one prolongs; it takes on `settings`.
-    defaults: what a run was made with that began before there was such a setting (see `agreement.filled`); it takes on
-    the setting.
+    names one that differs, unless it is one of those that are `free` (see `agreement.compare`). environment: of this
+    attempt (versions, hardware, batch size); the attempts' are listed in run.json. part: of several processes that
+    share a folder, which one this is; each has files of its own. shorter: settings under which a run may have begun
+    that this one prolongs; it takes on `settings`. defaults: what a run was made with that began before there was such
+    a setting (see `agreement.filled`); it takes on the setting.
 
     Raises Held while another process has the folder, and UserError too for one that cannot be written, and for records
     that are damaged or not all there.
@@ -58,11 +58,13 @@ class RunFolder:
         part: int | None = None,
         shorter: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
+        free: Collection[str] = (),
     ) -> None:
         self.folder = folder
         self.settings: dict[str, Any] = as_plain(settings)
         self._shorter = None if shorter is None else as_plain(shorter)
         self._defaults: dict[str, Any] = as_plain(defaults or {})
+        self._free = free
         make_folder(folder)
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
@@ -89,7 +91,7 @@ class RunFolder:
             content = read_run(self.folder)
             found = filled(content["settings"], self._defaults)
             if found != self.settings:
-                compare(found, self._shorter or self.settings, self.folder)
+                compare(found, self._shorter or self.settings, self.folder, self._free)
             content["settings"] = self.settings
         else:
             # Another part may be on its way already, before the first has written run.json.

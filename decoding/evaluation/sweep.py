@@ -1,6 +1,7 @@
 """Many runs declared in one file, TOML: what they share, and what each of them is, or a grid of them.
 
     [settings]                            # of every run (see RunSettings)
+    model = "org/name"                    # beside it weights = "FILE" that `dystruct calibrate` wrote, and revision
     tasks = ["tiny_maths", "tiny_logic"]
     limit = 300
     budget = [256, 128]                   # a list where one value is asked for: a run for each
@@ -19,32 +20,44 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ..backbone import TINY, model_folder
-from ..calibration_file import fingerprint
+from ..calibration_file import fingerprint, read_calibration
 from ..errors import UserError
+from ..plain import as_plain
 from . import tasks
 from .agreement import compare, filled
 from .checks import check_run
 from .likelihood import LikelihoodSettings
 from .local import asked_items, told
 from .run_folder import SCORES, begun, damaged, read_items, read_run
-from .settings import RunSettings, check_described, defaults_of
+from .settings import RunSettings, check_described, defaults_of, free_of
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists
+_OF_MODEL = {  # what is declared of a run's model, beside its settings
+    "model": "a name or a folder",
+    "revision": "a branch, tag or commit of the Hub",
+    "weights": "a file that `dystruct calibrate` wrote",
+}
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep: the name of its folder, its model, and its settings."""
+    """One run of a sweep: the name of its folder, its model, and its settings.
+
+    revision: of a model of the Hub; weights: a file of evidence weights, in place of the model's own.
+    """
 
     folder: str
     model: str
     settings: RunSettings
+    revision: str | None = None
+    weights: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -96,9 +109,11 @@ def read_sweep(
 def state(run: PlannedRun, out: Path) -> State:
     """How far a run of a sweep in the folder `out` is.
 
-    Raises UserError if the run that stands there is of other settings; it may have another limit.
+    Raises UserError if the run that stands there is of other settings; it may have another limit. So it does for
+    weights that cannot be read, or were fitted on another model.
     """
     folder, limit = out / run.folder, run.settings.limit
+    model = _known_of_model(run)
     if not begun(folder):
         return State(0, None)
     found = read_run(folder)["settings"]
@@ -106,7 +121,7 @@ def state(run: PlannedRun, out: Path) -> State:
         check_described(found)
     except ValueError as error:
         raise damaged(folder, str(error)) from error
-    compare(*_comparable(run, found), folder)
+    compare(*_comparable(run, found, model), folder, free_of(run.settings.with_decoder()))
     count = texts(run)
     if count is None:
         counts = [task.get("items") or 0 for task in found["tasks"].values()]
@@ -138,8 +153,37 @@ def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
     return replace(run, settings=replace(run.settings, limit=held)) if higher else run
 
 
-def _comparable(run: PlannedRun, found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings on record and those planned, as far as they are known without loading the model.
+def _known_of_model(run: PlannedRun) -> dict[str, Any]:
+    """Of the `identity` of a run's model what is known without loading it.
+
+    Of a model of the Hub that is its name alone until its files are on this machine, and the weights that are given.
+    """
+    local = run.model == TINY or os.path.isdir(run.model)
+    folder = model_folder(run.model) if local else _fetched(run.model, run.revision)
+    known: dict[str, Any] = {} if local else {"name": run.model}
+    if folder is not None:
+        known["fingerprint"] = fingerprint(folder)
+    elif run.weights is None:
+        return known
+    weights, calibrated = read_calibration(run.weights, folder or Path(), force=folder is None)
+    return {**known, "weights": as_plain(weights), "calibrated": calibrated}
+
+
+def _fetched(model: str, revision: str | None) -> Path | None:
+    """Where the files of a model of the Hub are on this machine; None if they are not."""
+    from huggingface_hub import try_to_load_from_cache
+
+    with suppress(ValueError):  # no name of a model of the Hub; loading it will say so
+        config = try_to_load_from_cache(model, "config.json", revision=revision)
+        folder = Path(config).parent if isinstance(config, str) else None
+        return folder if folder is not None and any(folder.glob("*.safetensors")) else None
+    return None
+
+
+def _comparable(
+    run: PlannedRun, found: Mapping[str, Any], model: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings on record and those planned, as far as they are known. model: what is known of the model.
 
     Whether code may be run is no part of a sweep. A limit on record may be higher than the planned one, whose items
     are then among those on record, and lower for embedded tasks, whose runs can be prolonged.
@@ -148,9 +192,7 @@ def _comparable(run: PlannedRun, found: Mapping[str, Any]) -> tuple[dict[str, An
     higher = held is None or (isinstance(held, int) and asked is not None and held > asked)
     lower = isinstance(held, int) and held >= 1 and tasks.are_embedded(run.settings.tasks)
     settings = replace(run.settings, limit=held) if higher or lower else run.settings
-    here = run.model == TINY or os.path.isdir(run.model)
-    told_by = {"fingerprint": fingerprint(model_folder(run.model))} if here else {"name": run.model}
-    model = {**found["model"], **told_by}
+    model = {**found["model"], **model}
     known: dict[str, Any] = {}
     if tasks.are_embedded(run.settings.tasks):
         known = told(asked_items(settings))
@@ -189,12 +231,15 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
         text = chosen.get("decoder", "dystruct")
         for hole, value in filled.items():
             text = text.replace(f"{{{hole}}}", str(value))
-        model = chosen.pop("model", TINY)
-        if not isinstance(model, str) or not model:
-            raise UserError(f"The sweep's model cannot be {model!r}; give a name or a folder, as a text.")
         own = {name: chosen.get(name, filled.get(name)) for name in varied}
+        model, revision, weights = (_text(chosen, name) for name in _OF_MODEL)
+        model = TINY if model is None else model
+        if revision is not None and (model == TINY or os.path.isdir(model)):
+            raise UserError(f"The sweep's revision has no use with the model {model!r}, none of the Hub; leave it out.")
         if "model" in varied:
             own["model"] = Path(model).name
+        if "weights" in varied:
+            own["weights"] = Path(str(weights)).stem
         name = str(declared.get("name") or text)
         label = ", ".join([name, *(f"{hole} {value}" for hole, value in filled.items())])
         told_settings = {**chosen, "decoder": text, "name": label if declared.get("name") else None}
@@ -206,4 +251,12 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
             raise UserError(
                 f"The sweep's run {name!r} begins with a dot, as no folder of a run may; give another name."
             )
-        yield PlannedRun(folder, model, settings)
+        yield PlannedRun(folder, model, settings, revision, None if weights is None else Path(weights))
+
+
+def _text(chosen: dict[str, Any], name: str) -> str | None:
+    """Take a text out of what is declared; None if it is not there."""
+    value = chosen.pop(name, None)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise UserError(f"The sweep's {name} cannot be {value!r}; give {_OF_MODEL[name]}, as a text.")
+    return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from .options import named_path
 from .reporting import complain, memory_errors, status
 
 if TYPE_CHECKING:
+    from ..backbone import Backbone
     from ..evaluation.sweep import PlannedRun
 
 SweepFile = Annotated[
@@ -83,7 +85,8 @@ def sweep(
         save_summary(folder / name)  # what stands there may be from before the run was prolonged
     waiting = [as_begun(run, folder) for run in planned if run.folder not in finished]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
-    wanted = [(run.model, placement if are_embedded(run.settings.tasks) else for_harness(placement)) for run in waiting]
+    places = [placement if are_embedded(run.settings.tasks) else for_harness(placement) for run in waiting]
+    wanted = [_Source(run.model, run.revision, run.weights, place) for run, place in zip(waiting, places, strict=True)]
     # of each run, what is left of it in texts; where that is not known, all count alike
     known = [(texts(run), before[run.folder].done) for run in waiting]
     sizes = [1 if any(of is None for of, _ in known) else max((of or 0) - done, 1) for of, done in known]
@@ -95,7 +98,20 @@ def sweep(
         )
 
 
-def _make(waiting: Sequence[tuple[PlannedRun, tuple[str, Placement], int]], out: Path) -> list[str]:
+@dataclass(frozen=True)
+class _Source:
+    """What a run's model is loaded from, and where it computes."""
+
+    model: str
+    revision: str | None
+    weights: Path | None
+    placement: Placement
+
+    def load(self) -> Backbone:
+        return self.placement.load(self.model, revision=self.revision, weights=self.weights)
+
+
+def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list[str]:
     """Make runs, each given with what its model is loaded from and what is left of it; the names of those that failed.
 
     Raises UserError for what is wrong before the first one is begun. Of several processes that were launched together
@@ -106,16 +122,16 @@ def _make(waiting: Sequence[tuple[PlannedRun, tuple[str, Placement], int]], out:
 
     if not waiting:
         return []
-    source = waiting[0][1]
-    model: Any = source[1].load(source[0])
+    source: _Source | None = waiting[0][1]
+    model: Backbone | None = waiting[0][1].load()
     _check_prompts([run for run, its, _ in waiting if its == source], model)
     failed, done, size, took = list[str](), 0, 0, 0.0
     for number, (run, needed, left_of_it) in enumerate(waiting, start=1):
         started = time.monotonic()
         try:
             if needed != source:
-                model = source = None  # type: ignore[assignment] # two models need not fit beside each other
-                model, source = needed[1].load(needed[0]), needed
+                model = source = None  # two models need not fit beside each other
+                model, source = needed.load(), needed
             with memory_errors(run.settings.batch_size, ALONE):
                 _run(run, model, out, f"run {number} of {len(waiting)}, {run.folder}: ")
         except UserError as error:
@@ -158,7 +174,7 @@ def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
     from ..evaluation.summary import save_summary
     from ..evaluation.tasks import are_embedded
 
-    folder, told = out / run.folder, identity(model, model_folder(run.model))
+    folder, told = out / run.folder, identity(model, model_folder(run.model, run.revision))
     if are_embedded(run.settings.tasks):
         from ..evaluation.local import run_local
 
