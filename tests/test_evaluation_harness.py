@@ -27,14 +27,15 @@ from lm_eval.tasks import TaskManager
 from dystruct.decoding import Block, Fast, Generation, UserError, generate, load
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
-from dystruct.decoding.evaluation import harness
+from dystruct.decoding.evaluation import harness, harness_run
 from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from dystruct.decoding.evaluation.local import run_local
-from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.run_folder import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
+from dystruct.decoding.evaluation.sweep import PlannedRun, is_scored, read_sweep, state
 from dystruct.decoding.plain import as_plain
 from random_network import random_backbone
 from scripted import backbone, hashed, uneven_weights
@@ -174,6 +175,79 @@ def test_the_papers_five_tasks_score_what_they_should(
     assert len(asked) == len(SAID) - 6
     assert {task: summary.right["0/0"] for task, summary in summarise(out).tasks.items()} == right
     assert len((out / "samples.jsonl").read_text().splitlines()) >= len(SAID)
+
+
+def test_a_larger_limit_prolongs_a_run(
+    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is new is decoded, under the prompts, with their random examples, that a run in one go has."""
+    model, harnessed = backbone(hashed(3)), settings_of({"gsm8k": data["gsm8k"]}, samples=True)
+    run = replace(RUN, tasks=("gsm8k",))
+    run_harness(run, harnessed, model, {"name": "said"}, tmp_path / "whole")
+    prompts = [each["prompt"] for each in asked]
+    assert len(prompts) == 3 and len({prompt[:-40] for prompt in prompts}) == 3, "each has examples of its own"
+    asked.clear()
+    out, right = tmp_path / "run", summarise(tmp_path / "whole").tasks["gsm8k"].right["0/0"]
+    for limit, count in ((1, 1), (2, 2), (50, 3), (None, 3)):
+        run_harness(replace(run, limit=limit), harnessed, model, {"name": "said"}, out)
+        found, held = summarise(out), read_run(out)["settings"]
+        assert (held["limit"], held["tasks"]["gsm8k"]["items"]) == (limit, count)
+        assert found.complete and found.tasks["gsm8k"].right["0/0"] == right[:count]
+        assert (
+            len({line["doc_id"] for line in map(json.loads, (out / "samples.jsonl").read_text().splitlines())}) == count
+        )
+    assert [each["prompt"] for each in asked] == prompts
+    for settings, says in (
+        (replace(run, limit=2), "has limit null, not 2"),
+        (replace(run, limit=4, budget=5), "has budget 4, not 5"),
+    ):
+        with pytest.raises(UserError, match=says):
+            run_harness(settings, harnessed, model, {"name": "said"}, out)
+
+
+def test_a_run_on_other_first_items_is_not_prolonged(
+    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]]
+) -> None:
+    model, run = backbone(hashed(3)), replace(RUN, tasks=("gsm8k",), limit=2)
+    run_harness(run, settings_of({"gsm8k": data["gsm8k"]}), model, {"name": "said"}, tmp_path / "run")
+    items = (data["gsm8k"] / "test.jsonl").read_text().splitlines(keepends=True)
+    (data["gsm8k"] / "test.jsonl").write_text("".join(items[::-1]))
+    with pytest.raises(UserError, match=r"has tasks\.gsm8k\.digest"):
+        run_harness(
+            replace(run, limit=3), settings_of({"gsm8k": data["gsm8k"]}), model, {"name": "said"}, tmp_path / "run"
+        )
+    assert len(read_items(tmp_path / "run")) == 2
+
+
+def test_a_sweep_of_the_harness_s_tasks_is_prolonged(
+    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is finished when all of its items are scored, however many of them it had before."""
+    model = backbone(hashed(3))
+    monkeypatch.setattr(harness_run, "load_tasks", lambda names, _: load_tasks(names, {"gsm8k": data["gsm8k"]}))
+    (tmp_path / "sweep.toml").write_text(
+        '[settings]\ntasks = ["gsm8k"]\nmodel = "said"\nmax_new_tokens = 4\nbudget = 4\n[[run]]\ndecoder = "block"\n'
+    )
+
+    def planned(limit: int | None) -> PlannedRun:
+        return read_sweep(tmp_path / "sweep.toml", limit=limit)[0]
+
+    def far(limit: int | None) -> tuple[int, int | None, bool]:
+        found = state(planned(limit), tmp_path)
+        return found.done, found.count, is_scored(planned(limit), tmp_path)
+
+    def go_on(limit: int | None) -> None:
+        harnessed = HarnessSettings({}, LikelihoodSettings())
+        run_harness(planned(limit).settings, harnessed, model, {"name": "said"}, tmp_path / "block")
+
+    assert far(1) == (0, None, False)
+    go_on(1)
+    assert far(1) == (1, 1, True) and far(2) == far(None) == (1, None, True)
+    monkeypatch.setattr(harness_run, "_write", lambda *results: None)  # stopped before its items were scored
+    go_on(2)
+    assert far(2) == (2, 2, False) and far(1) == (1, 1, True)
+    monkeypatch.undo()
+    assert not state(planned(3), tmp_path).finished
 
 
 def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[str, Path]) -> None:

@@ -1,4 +1,4 @@
-"""Where a run took place: versions, hardware, the sources' git revision; and in batches of how many prompts."""
+"""Where a run took place: versions, hardware, the sources' git revision; in how many processes and batches."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def environment(device: torch.device, *, compiled: bool = False) -> dict[str, An
     }
 
 
-def attempt(model: Backbone, batch_size: int) -> dict[str, Any]:
-    """What is on record of an attempt at a run: its environment, and how many prompts it decoded together."""
-    return {**environment(model.device, compiled=model.compiled), "batch_size": batch_size}
+def attempt(model: Backbone, batch_size: int, processes: int = 1) -> dict[str, Any]:
+    """What is on record of an attempt at a run: its environment, processes, and prompts that each decoded at once."""
+    found = environment(model.device, compiled=model.compiled)
+    return {**found, "processes": processes, "batch_size": batch_size}
 
 
 def git_revision() -> str | None:

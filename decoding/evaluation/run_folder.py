@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -169,6 +169,24 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{str(path)!r} is damaged or no record of a run ({error}); name the folder of a run."
         ) from error
     return content
+
+
+def shorter(
+    settings: Mapping[str, Any],
+    items: Mapping[str, Sequence[Any]],
+    told: Callable[[Mapping[str, Sequence[Any]]], Mapping[str, Any]],
+    folder: Path,
+) -> dict[str, Any] | None:
+    """The settings of the same run with the limit that the one in the folder has; None unless that is lower.
+
+    items: those of each task that are asked for now; told: what tells them in the settings.
+    """
+    if not begun(folder):
+        return None
+    held, asked = read_run(folder)["settings"].get("limit"), settings["limit"]
+    if not is_whole(held) or held < 1 or (asked is not None and held >= asked):
+        return None
+    return {**settings, "limit": held, "tasks": told({task: found[:held] for task, found in items.items()})}
 
 
 def read_items(folder: Path) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ Runs go one after another, each in a folder named by what it has of its own; eac
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -29,6 +30,7 @@ from typing import Any
 from ..backbone import TINY, model_folder
 from ..calibration_file import fingerprint, read_calibration
 from ..errors import UserError
+from ..kinds import is_whole
 from ..plain import as_plain
 from . import tasks
 from .agreement import compare, filled
@@ -122,13 +124,19 @@ def state(run: PlannedRun, out: Path) -> State:
     except ValueError as error:
         raise damaged(folder, str(error)) from error
     compare(*_comparable(run, found, model), folder, free_of(run.settings.with_decoder()))
+    done = [(line["task"], line["item"]) for line in read_items(folder) if limit is None or line["item"] < limit]
     count = texts(run)
-    if count is None:
-        counts = [task.get("items") or 0 for task in found["tasks"].values()]
-        items = sum(of if limit is None else min(of, limit) for of in counts)
-        count = items * len(run.settings.seeds) * run.settings.draws
-    done = sum(limit is None or line["item"] < limit for line in read_items(folder))
-    return State(done, count)
+    if count is None:  # of the harness's tasks, of whose items each may have been asked for several times
+        return State(len(set(done)), _items(found, limit))
+    return State(len(done), count)
+
+
+def _items(found: Mapping[str, Any], limit: int | None) -> int | None:
+    """How many items a run on record has under a limit; None if its own is lower, and a task may have more of them."""
+    held, counts = found.get("limit"), [task.get("items") or 0 for task in found["tasks"].values()]
+    if is_whole(held) and (limit is None or limit > held) and any(of >= held for of in counts):
+        return None
+    return sum(of if limit is None else min(of, limit) for of in counts)
 
 
 def texts(run: PlannedRun) -> int | None:
@@ -140,8 +148,22 @@ def texts(run: PlannedRun) -> int | None:
 
 
 def is_scored(run: PlannedRun, out: Path) -> bool:
-    """Whether the items on record are scored: those of embedded tasks are as they come, the harness's at the end."""
-    return tasks.are_embedded(run.settings.tasks) or (out / run.folder / SCORES).exists()
+    """Whether the items on record are scored: those of embedded tasks are as they come, the harness's at the end.
+
+    A run that was prolonged has scores of its first items until then.
+    """
+    if tasks.are_embedded(run.settings.tasks):
+        return True
+    folder, limit = out / run.folder, run.settings.limit
+    try:
+        scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+        return all(
+            str(item) in scores[task]
+            for task, told in read_run(folder)["settings"]["tasks"].items()
+            for item in range(told["items"] if limit is None else min(told["items"], limit))
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
@@ -186,12 +208,10 @@ def _comparable(
     """The settings on record and those planned, as far as they are known. model: what is known of the model.
 
     Whether code may be run is no part of a sweep. A limit on record may be higher than the planned one, whose items
-    are then among those on record, and lower for embedded tasks, whose runs can be prolonged.
+    are then among those on record, and lower, since a run can be prolonged.
     """
-    held, asked = found.get("limit"), run.settings.limit
-    higher = held is None or (isinstance(held, int) and asked is not None and held > asked)
-    lower = isinstance(held, int) and held >= 1 and tasks.are_embedded(run.settings.tasks)
-    settings = replace(run.settings, limit=held) if higher or lower else run.settings
+    held = found.get("limit")
+    settings = replace(run.settings, limit=held) if held is None or (is_whole(held) and held >= 1) else run.settings
     model = {**found["model"], **model}
     known: dict[str, Any] = {}
     if tasks.are_embedded(run.settings.tasks):

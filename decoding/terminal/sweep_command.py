@@ -24,7 +24,7 @@ from .reporting import complain, memory_errors, status
 
 if TYPE_CHECKING:
     from ..backbone import Backbone
-    from ..evaluation.sweep import PlannedRun
+    from ..evaluation.sweep import PlannedRun, State
 
 SweepFile = Annotated[
     Path,
@@ -73,8 +73,7 @@ def sweep(
     if only_status:
         for run in planned:
             found = before[run.folder]
-            of = "not begun" if found.count is None else f"{found.done} of {found.count}"
-            typer.echo(f"{run.folder}: {'finished' if found.finished else of}")
+            typer.echo(f"{run.folder}: {_told(found, is_scored(run, folder))}")
         return
     for run in planned:
         if not are_embedded(run.settings.tasks):
@@ -96,6 +95,14 @@ def sweep(
             f"{len(failed)} of {len(planned)} runs failed: {'; '.join(failed)}; mend what was said of each, and the "
             f"same command goes on."
         )
+
+
+def _told(state: State, is_scored: bool) -> str:
+    if state.count is None:
+        return f"{state.done} done, of how many is not known" if state.done else "not begun"
+    if state.finished:
+        return "finished" if is_scored else f"{state.done} of {state.count}, not scored yet"
+    return f"{state.done} of {state.count}"
 
 
 @dataclass(frozen=True)
