@@ -9,7 +9,9 @@ processes make the same `generate` call.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from .backbone import Backbone
@@ -17,6 +19,15 @@ from .errors import DecodingFailed, UserError
 from .generation import checked_prompts, generate
 from .row import Decoder
 from .trace import Event, Generation
+
+# How long a process waits for the others, which is as long as their shares take. Torch's own limit, of ten minutes on a
+# GPU, is for steps of training, which all of them do alike.
+PATIENCE = timedelta(weeks=52)
+
+
+def process_count() -> int:
+    """How many processes this one was launched with, itself among them, by torchrun or accelerate; else 1."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def generate_across(
@@ -41,7 +52,8 @@ def generate_across(
         ) from error
     prompts = checked_prompts(prompts)
     found: list[tuple[int, Generation | UserError]] = []
-    state = PartialState(cpu=model.device.type == "cpu")  # else accelerate looks for other devices alone
+    on_cpu = model.device.type == "cpu"  # else accelerate looks for other devices alone
+    state = PartialState(cpu=on_cpu, timeout=PATIENCE)
     with state.split_between_processes(list(range(len(prompts)))) as share:
         tell = None if observe is None else lambda index, event: observe(share[index], event)
         try:

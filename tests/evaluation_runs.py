@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import dystruct.decoding
+from dystruct.decoding.backbone import Backbone, model_folder
+from dystruct.decoding.calibration_file import read_calibration
 from dystruct.decoding.evaluation.run_folder import RunFolder
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.tasks import DOMAINS, digest, items
@@ -62,6 +68,19 @@ def make_pair(folder: Path) -> list[Path]:
         ),
         make_run(folder / "ours", {"maths": ["1111111000"], "logic": ["1100"]}, decoder="dystruct:passes=share"),
     ]
+
+
+def with_the_embedded_models_weights(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Lets the scripted model have the weights by which a sweep knows runs of "tiny"; what it was loaded with."""
+    scripted, asked = dystruct.decoding.load("tiny"), list[dict[str, Any]]()
+
+    def load(name: str, **options: Any) -> Backbone:
+        asked.append({"name": name, **options})
+        weights, calibrated = read_calibration(options.get("weights"), model_folder("tiny"))
+        return replace(scripted, weights=weights, calibrated=calibrated)
+
+    monkeypatch.setattr(dystruct.decoding, "load", load)
+    return asked
 
 
 def on_other_items(folder: Path) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
+import socket
 import sys
+import time
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import torch
 
 from dystruct.decoding import Block, DecodingFailed, DyStruct, UserError, generate, load
 from dystruct.decoding.parallel import generate_across
+from dystruct.decoding.trace import WindowOpened
 from dystruct.model import PriorConfig
 from random_network import random_backbone
 from watching import without_time
@@ -68,6 +73,71 @@ def test_what_fails_in_one_process_fails_in_all_and_loses_nothing(tmp_path: Path
 
     told = in_two_processes(work, tmp_path)
     assert told[0] == told[1] and told[0][:2] == ([0, 1, 2], [3, 4]) and "empty" in told[0][2]
+
+
+def as_torchrun(work: Callable[[int], Any], folder: Path, port: int) -> list[Any]:
+    """What `work` returns in each of two processes, told its rank, that have not found each other yet."""
+    pytest.importorskip("accelerate").PartialState._reset_state()
+
+    def run(rank: int) -> None:
+        torch.set_num_threads(1)
+        os.environ |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (folder / f"{rank}.pickle").write_bytes(pickle.dumps(work(rank)))
+
+    processes = [multiprocessing.get_context("fork").Process(target=run, args=(rank,)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(2)]
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Lets torch wait for so many seconds, in place of the half hour that it waits on CPUs and ten minutes on GPUs."""
+    seconds = 0.5
+    wait = timedelta(seconds=seconds)
+    monkeypatch.setattr("torch.distributed.distributed_c10d._get_default_timeout", lambda backend: wait)
+    return seconds
+
+
+def test_a_process_waits_for_one_with_a_longer_share(tmp_path: Path, port: int, impatient: float) -> None:
+    model = random_backbone(layers=1)
+
+    def work(rank: int) -> Any:
+        def observe(index: int, event: Any) -> None:
+            if rank == 1 and isinstance(event, WindowOpened) and event.index == 0:
+                time.sleep(impatient)
+
+        return len(generate_across(model, PROMPTS, Block(4), observe=observe, max_new_tokens=4))
+
+    assert as_torchrun(work, tmp_path, port) == [len(PROMPTS)] * 2
+
+
+def test_the_harness_waits_for_a_process_with_a_longer_share(tmp_path: Path, port: int, impatient: float) -> None:
+    """As one does that has all of its items on record, and nothing left to do."""
+    pytest.importorskip("lm_eval")
+    from dystruct.decoding.evaluation.harness import DystructLM
+
+    model = random_backbone(layers=1)
+
+    def work(rank: int) -> Any:
+        joined = DystructLM(model, "block")
+        time.sleep(2 * impatient * rank)
+        joined.barrier()
+        return joined.gather_object(joined.rank)
+
+    assert as_torchrun(work, tmp_path, port) == [[0, 1], None]
 
 
 def test_one_process_needs_no_launch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dystruct.decoding.evaluation.local import run_local
 from dystruct.decoding.evaluation.run_folder import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.tiny.problem import Problem
+from evaluation_runs import with_the_embedded_models_weights
 from scripted import backbone, hashed
 
 SETTINGS = RunSettings(tasks=("tiny_logic",), decoder="dystruct", limit=1, max_new_tokens=4, budget=4)
@@ -101,6 +103,36 @@ def test_long_values_are_shown_where_they_differ(shared: int) -> None:
     assert len(str(error.value)) < 400
 
 
+@given(PLAIN, PLAIN)
+def test_what_is_free_may_differ_and_nothing_else(one: Any, other: Any) -> None:
+    def check(**changed: Any) -> None:
+        asked = {"b": other, "c": {"d": other, "da": 1}, "a": 1, **changed}
+        compare({"b": one, "c": {"d": one, "da": 1}, "a": 1}, asked, Path("run"), ("b", "c.d"))
+
+    check()
+    with pytest.raises(UserError, match="has a 1, not 2"):
+        check(a=2)
+    with pytest.raises(UserError, match=r"has c\.da 1, not 2"):
+        check(c={"d": other, "da": 2})
+    if one != other:
+        with pytest.raises(UserError, match=r"has (no )?c\.d"):
+            compare({"c": {"d": one}}, {"c": {"d": other}}, Path("run"), ("b", "c.da"))
+
+
+def test_a_run_goes_on_with_another_batch_size_and_says_which_one_each_attempt_had(tmp_path: Path, asked: None) -> None:
+    """As it must where the device's memory was too small; the texts are those of a run that nothing befell."""
+    run(tmp_path / "whole", replace(SETTINGS, limit=2, batch_size=1))
+    run(tmp_path / "run", replace(SETTINGS, batch_size=7))
+    run(tmp_path / "run", replace(SETTINGS, limit=2, batch_size=2))
+    run(tmp_path / "run", replace(SETTINGS, limit=2, batch_size=1))
+    found = read_run(tmp_path / "run")
+    assert [attempt["batch_size"] for attempt in found["environments"]] == [7, 2, 1]
+    assert found["settings"]["batch_size"] == 1, "of the newest attempt"
+    items, whole = (read_items(tmp_path / name) for name in ("run", "whole"))
+    assert [item["text"] for item in items] == [item["text"] for item in whole]
+    assert [found["environments"][item["attempt"]]["batch_size"] for item in items] == [7, 2]
+
+
 def test_what_is_missing_on_record_is_the_default() -> None:
     found = {"a": {"b": {"c": 1}, "d": 2}}
     assert filled(found, {"a": {"b": {"c": 5, "e": 6}, "d": 7, "f": {"g": 8}}, "h": {"i": 9}}) == {
@@ -133,7 +165,10 @@ def test_another_value_than_the_default_is_refused_in_its_place(tmp_path: Path, 
     assert (tmp_path / "run.json").read_bytes() == before
 
 
-def test_a_sweep_goes_on_with_a_run_from_before_a_setting(tmp_path: Path, run: Run, asked: None) -> None:
+def test_a_sweep_goes_on_with_a_run_from_before_a_setting(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_the_embedded_models_weights(monkeypatch)
     (tmp_path / "sweep.toml").write_text(
         '[settings]\ntasks = ["tiny_logic"]\nlimit = 1\nmax_new_tokens = 4\nbudget = 4\n[[run]]\nname = "a"\n'
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is an extra: pip install 'dystruct[eval]'")
 pytestmark = [
@@ -24,16 +25,20 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
 from dystruct.decoding import Block, Fast, Generation, UserError, generate, load
-from dystruct.decoding.evaluation import harness
+from dystruct.decoding.backbone import model_folder
+from dystruct.decoding.calibration_file import fingerprint, write_calibration
+from dystruct.decoding.evaluation import harness, harness_run
 from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from dystruct.decoding.evaluation.local import run_local
-from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.run_folder import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
+from dystruct.decoding.evaluation.sweep import PlannedRun, is_scored, read_sweep, state
+from dystruct.decoding.plain import as_plain
 from random_network import random_backbone
-from scripted import backbone, hashed
+from scripted import backbone, hashed, uneven_weights
 
 GSM8K = [
     {"question": "Ann has 3 pens and buys 4. How many has she?", "answer": "3+4=<<3+4=7>>7\n#### 7"},
@@ -172,6 +177,79 @@ def test_the_papers_five_tasks_score_what_they_should(
     assert len((out / "samples.jsonl").read_text().splitlines()) >= len(SAID)
 
 
+def test_a_larger_limit_prolongs_a_run(
+    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is new is decoded, under the prompts, with their random examples, that a run in one go has."""
+    model, harnessed = backbone(hashed(3)), settings_of({"gsm8k": data["gsm8k"]}, samples=True)
+    run = replace(RUN, tasks=("gsm8k",))
+    run_harness(run, harnessed, model, {"name": "said"}, tmp_path / "whole")
+    prompts = [each["prompt"] for each in asked]
+    assert len(prompts) == 3 and len({prompt[:-40] for prompt in prompts}) == 3, "each has examples of its own"
+    asked.clear()
+    out, right = tmp_path / "run", summarise(tmp_path / "whole").tasks["gsm8k"].right["0/0"]
+    for limit, count in ((1, 1), (2, 2), (50, 3), (None, 3)):
+        run_harness(replace(run, limit=limit), harnessed, model, {"name": "said"}, out)
+        found, held = summarise(out), read_run(out)["settings"]
+        assert (held["limit"], held["tasks"]["gsm8k"]["items"]) == (limit, count)
+        assert found.complete and found.tasks["gsm8k"].right["0/0"] == right[:count]
+        assert (
+            len({line["doc_id"] for line in map(json.loads, (out / "samples.jsonl").read_text().splitlines())}) == count
+        )
+    assert [each["prompt"] for each in asked] == prompts
+    for settings, says in (
+        (replace(run, limit=2), "has limit null, not 2"),
+        (replace(run, limit=4, budget=5), "has budget 4, not 5"),
+    ):
+        with pytest.raises(UserError, match=says):
+            run_harness(settings, harnessed, model, {"name": "said"}, out)
+
+
+def test_a_run_on_other_first_items_is_not_prolonged(
+    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]]
+) -> None:
+    model, run = backbone(hashed(3)), replace(RUN, tasks=("gsm8k",), limit=2)
+    run_harness(run, settings_of({"gsm8k": data["gsm8k"]}), model, {"name": "said"}, tmp_path / "run")
+    items = (data["gsm8k"] / "test.jsonl").read_text().splitlines(keepends=True)
+    (data["gsm8k"] / "test.jsonl").write_text("".join(items[::-1]))
+    with pytest.raises(UserError, match=r"has tasks\.gsm8k\.digest"):
+        run_harness(
+            replace(run, limit=3), settings_of({"gsm8k": data["gsm8k"]}), model, {"name": "said"}, tmp_path / "run"
+        )
+    assert len(read_items(tmp_path / "run")) == 2
+
+
+def test_a_sweep_of_the_harness_s_tasks_is_prolonged(
+    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is finished when all of its items are scored, however many of them it had before."""
+    model = backbone(hashed(3))
+    monkeypatch.setattr(harness_run, "load_tasks", lambda names, _: load_tasks(names, {"gsm8k": data["gsm8k"]}))
+    (tmp_path / "sweep.toml").write_text(
+        '[settings]\ntasks = ["gsm8k"]\nmodel = "said"\nmax_new_tokens = 4\nbudget = 4\n[[run]]\ndecoder = "block"\n'
+    )
+
+    def planned(limit: int | None) -> PlannedRun:
+        return read_sweep(tmp_path / "sweep.toml", limit=limit)[0]
+
+    def far(limit: int | None) -> tuple[int, int | None, bool]:
+        found = state(planned(limit), tmp_path)
+        return found.done, found.count, is_scored(planned(limit), tmp_path)
+
+    def go_on(limit: int | None) -> None:
+        harnessed = HarnessSettings({}, LikelihoodSettings())
+        run_harness(planned(limit).settings, harnessed, model, {"name": "said"}, tmp_path / "block")
+
+    assert far(1) == (0, None, False)
+    go_on(1)
+    assert far(1) == (1, 1, True) and far(2) == far(None) == (1, None, True)
+    monkeypatch.setattr(harness_run, "_write", lambda *results: None)  # stopped before its items were scored
+    go_on(2)
+    assert far(2) == (2, 2, False) and far(1) == (1, 1, True)
+    monkeypatch.undo()
+    assert not state(planned(3), tmp_path).finished
+
+
 def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[str, Path]) -> None:
     model = backbone(hashed(3))
     for changed, says in (
@@ -215,7 +293,7 @@ def test_the_embedded_tasks_score_the_same_through_the_harness(tmp_path: Path) -
     )
 
 
-def test_it_is_registered_with_its_arguments() -> None:
+def test_it_is_registered_with_its_arguments(tmp_path: Path) -> None:
     assert get_model("dystruct") is DystructLM
     model = DystructLM.create_from_arg_string(
         "pretrained=tiny,decoder=fast,threshold=0.8,block_length=16,max_new_tokens=7,budget=5,temperature=0.5",
@@ -226,6 +304,9 @@ def test_it_is_registered_with_its_arguments() -> None:
     for given, cache in (("append", "append"), ("True", True), ("False", False)):
         model = DystructLM.create_from_arg_string(f"pretrained=tiny,prefix_cache={given}")
         assert isinstance(model, DystructLM) and model.settings.prefix_cache == cache
+    write_calibration(tmp_path / "own.json", uneven_weights(), fingerprint(model_folder("tiny")), {})
+    model = DystructLM.create_from_arg_string(f"pretrained=tiny,weights={tmp_path / 'own.json'}")
+    assert isinstance(model, DystructLM) and as_plain(model.model.weights) == as_plain(uneven_weights())
     for useless in ("decoder=fast,alpha0=2", "decoder=fats", "decoder=block,unknown=1", "prefix_cache=full"):
         with pytest.raises(UserError):
             DystructLM.create_from_arg_string(f"pretrained=tiny,{useless}")
@@ -338,6 +419,19 @@ def test_only_zeros_and_ones_say_right_or_wrong(kind: type, other: Any) -> None:
     del samples[1]["second"]
     assert judging_metric(samples, {"first": True}) is None
     assert judging_metric([], {}) is None
+
+
+def test_likelihoods_for_which_the_memory_is_too_small_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy is theirs, not that of texts: fewer masked copies at once."""
+    from lm_eval.api.instance import Instance
+
+    def greedy(*arguments: Any) -> float:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(harness, "log_likelihood", greedy)
+    model = DystructLM(backbone(hashed(3)), "block", mc_samples=64, mc_batch_size=16)
+    with pytest.raises(UserError, match="too small for 16 masked copies at once; give a smaller --mc-batch-size"):
+        model.loglikelihood([Instance("loglikelihood", {}, ("ab", "c"), 0, ("t", 0, 1))])
 
 
 def test_a_word_is_right_by_its_metric_that_says_so(tmp_path: Path) -> None:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import huggingface_hub
 import pytest
+import torch
 
+import dystruct.decoding
 from command_line import Run
-from dystruct.decoding import DyStruct, UserError
-from dystruct.decoding.evaluation import tasks
-from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding import DyStruct, UserError, parallel
+from dystruct.decoding.backbone import model_folder
+from dystruct.decoding.calibration_file import fingerprint, write_calibration
+from dystruct.decoding.evaluation import local, tasks
+from dystruct.decoding.evaluation.run_folder import RunFolder, read_items, read_run
 from dystruct.decoding.evaluation.summary import load_summary
 from dystruct.decoding.evaluation.sweep import PlannedRun, State, read_sweep, state, texts
+from dystruct.decoding.plain import as_plain
 from dystruct.decoding.tiny.problem import Problem
-from dystruct.model import PriorConfig
+from dystruct.model import EvidenceWeights, PriorConfig
+from evaluation_runs import with_the_embedded_models_weights
+from scripted import backbone, hashed, uneven_weights
 
 FILE = """
 [settings]
@@ -40,6 +49,11 @@ seeds = [0, 1]
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [Problem("logic", "k", text, "", "a") for text in ("ab", "cd")]
     monkeypatch.setattr(tasks, "items", lambda task, split="test", limit=None: found[:limit])
+
+
+@pytest.fixture(autouse=True)
+def loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    return with_the_embedded_models_weights(monkeypatch)
 
 
 def planned(tmp_path: Path, text: str = FILE) -> list[PlannedRun]:
@@ -83,6 +97,13 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
         (FILE.replace("[16, 8]", "[]"), "list budget is empty"),
         (FILE.replace("draws = 2", "model = 3"), "model cannot be 3"),
         (FILE.replace("draws = 2", 'model = ["tiny", 3]'), "model cannot be 3"),
+        (FILE.replace("draws = 2", "weights = true"), "weights cannot be True; give a file that `dystruct calibrate`"),
+        (FILE.replace("draws = 2", "weights = ['a', '']"), "weights cannot be ''; give"),
+        (
+            FILE.replace("draws = 2", "model = 'some/model'\nrevision = 1"),
+            "revision cannot be 1; give a branch, tag or",
+        ),
+        (FILE.replace("draws = 2", "revision = 'main'"), "revision has no use with the model 'tiny'"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, says: str) -> None:
@@ -237,6 +258,245 @@ def test_a_finished_sweep_does_not_pass_over_changed_settings(tmp_path: Path, ru
     assert (tmp_path / "out" / "block" / "run.json").read_bytes() == before
     planned(tmp_path, text)
     assert run("sweep", "sweep.toml", "out", "--status").out == "block: finished\n"
+
+
+def test_a_finished_sweep_takes_another_batch_size(tmp_path: Path, run: Run, asked: None) -> None:
+    planned(tmp_path)
+    assert run("sweep", "sweep.toml", "out").status == 0
+    assert "5 runs, 5 of them finished, 0 to go." in run("sweep", "sweep.toml", "out", "--batch-size", "1").err
+    planned(tmp_path, FILE.replace("budget = 4", "budget = 4\nbatch_size = 3"))
+    assert run("sweep", "sweep.toml", "out", "--status").out.splitlines()[-1] == "block: finished"
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: type[BaseException], *of: str) -> list[int]:
+    """Lets the runs of these decoders end so; the batch sizes that were asked for."""
+    asked, real = list[int](), local.generate
+
+    def generate(model: Any, prompts: Any, decoder: Any, **settings: Any) -> Any:
+        asked.append(settings["batch_size"])
+        if type(decoder).__name__ in of:
+            raise error
+        return real(model, prompts, decoder, **settings)
+
+    monkeypatch.setattr(local, "generate", generate)
+    return asked
+
+
+THREE = """
+[settings]
+tasks = ["tiny_logic"]
+limit = 2
+max_new_tokens = 4
+budget = 4
+
+[[run]]
+decoder = "dystruct"
+
+[[run]]
+decoder = "fast"
+
+[[run]]
+decoder = "block"
+"""
+
+
+@pytest.mark.parametrize("failed", [{"Block"}, {"Fast"}, {"DyStruct", "Fast"}, {"Block", "DyStruct", "Fast"}])
+def test_a_run_that_fails_does_not_stop_the_others(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch, failed: set[str]
+) -> None:
+    names = [planned_run.folder for planned_run in planned(tmp_path, THREE)]
+    seen = failing(monkeypatch, torch.OutOfMemoryError, *failed)
+    told = run("sweep", "sweep.toml", "out", "--batch-size", "2")
+    wrong = [name for name in names if name in {kind.lower() for kind in failed}]
+    assert told.status == 2 and told.out == "" and set(seen) == {2}
+    said = told.err.splitlines()
+    for name in names:
+        reason = f"dystruct: {name}: The device's memory is too small for 2 prompts at once; lower --batch-size."
+        assert (reason in said) == (name in wrong)
+        assert (tmp_path / "out" / name / "summary.json").exists() == (name not in wrong)
+    assert said[-1].startswith(f"dystruct: {len(wrong)} of 3 runs failed: {'; '.join(wrong)}; mend")
+
+
+def test_what_failed_is_mended_by_the_command_that_its_sentence_names(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(tmp_path, THREE)
+    with monkeypatch.context() as once:
+        failing(once, torch.OutOfMemoryError, "Fast")
+        assert run("sweep", "sweep.toml", "out", "--batch-size", "2").status == 2
+        alone = run("sweep", "sweep.toml", "out", "--batch-size", "1")
+        assert "fast: The device's memory is too small for this prompt; give a --device-map, or" in alone.err
+    seen = failing(monkeypatch, KeyboardInterrupt)
+    again = run("sweep", "sweep.toml", "out", "--batch-size", "1")
+    assert again.status == 0 and "3 runs, 2 of them finished, 1 to go." in again.err and seen == [1, 1]
+    sizes = [attempt["batch_size"] for attempt in read_run(tmp_path / "out" / "fast")["environments"]]
+    assert sizes == [2, 1, 1]
+
+
+def test_an_interrupt_stops_all_runs(tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(tmp_path, THREE)
+    failing(monkeypatch, KeyboardInterrupt, "Fast")
+    told = run("sweep", "sweep.toml", "out")
+    assert told.status == 130 and "goes on where it was" in told.err
+    assert not (tmp_path / "out" / "block").exists()
+
+
+def test_of_processes_that_were_launched_together_none_goes_on_alone(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait for it at the end of the run that failed."""
+    planned(tmp_path, THREE)
+    failing(monkeypatch, torch.OutOfMemoryError, "Fast")
+    monkeypatch.setattr(parallel, "process_count", lambda: 2)
+    told = run("sweep", "sweep.toml", "out")
+    assert told.status == 2 and told.err.splitlines()[-1].startswith("dystruct: fast: The device's memory")
+    assert not (tmp_path / "out" / "block").exists()
+
+
+def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path, run: Run, asked: None) -> None:
+    """So several processes with a device each may work through one sweep."""
+    planned(tmp_path, THREE)
+    with RunFolder(tmp_path / "out" / "fast", {}, {}):
+        (tmp_path / "out" / "fast" / "run.json").unlink()  # as in the moment after it was begun
+        told = run("sweep", "sweep.toml", "out")
+    assert (
+        told.status == 0 and "dystruct: fast: another process is making this run; it is left to that one." in told.err
+    )
+    assert (tmp_path / "out" / "block" / "summary.json").exists()
+    assert not (tmp_path / "out" / "fast" / "summary.json").exists()
+
+
+def test_a_second_model_that_is_not_there_stops_its_own_runs_only(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(tmp_path, THREE.replace("[settings]", '[settings]\nmodel = ["tiny", "none"]'))
+    known = dystruct.decoding.load
+
+    def load(name: str, **options: Any) -> Any:
+        if name == "none":
+            raise UserError("There is no model folder 'none'.")
+        return known(name, **options)
+
+    monkeypatch.setattr(dystruct.decoding, "load", load)
+    told = run("sweep", "sweep.toml", "out")
+    assert told.status == 2 and "3 of 6 runs failed: dystruct-model=none; fast-model=none; block-model=none" in told.err
+    assert all((tmp_path / "out" / f"{name}-model=tiny" / "summary.json").exists() for name in ("fast", "block"))
+    planned(tmp_path, THREE.replace("[settings]", '[settings]\nmodel = ["none", "tiny"]'))
+    told = run("sweep", "sweep.toml", "other")
+    assert told.status == 2 and told.err.splitlines()[-1] == "dystruct: There is no model folder 'none'."
+    assert not (tmp_path / "other").exists()
+
+
+def test_weights_and_a_revision_stand_beside_the_model(tmp_path: Path) -> None:
+    shared = 'model = "org/model"\nrevision = "v1"\nweights = ["a/one.json", "two.json"]'
+    text = FILE.replace("[settings]", f"[settings]\n{shared}")
+    text += '\n[[run]]\ndecoder = "fast"\nweights = "own.json"\nrevision = ["v1", "v2"]\n'
+    found = [(run.folder, run.model, run.revision, run.weights) for run in planned(tmp_path, text)[8:]]
+    assert found == [
+        ("block-weights=one", "org/model", "v1", Path("a/one.json")),
+        ("block-weights=two", "org/model", "v1", Path("two.json")),
+        *((f"fast-revision={v}-budget={b}", "org/model", v, Path("own.json")) for v in ("v1", "v2") for b in (16, 8)),
+    ]
+
+
+OWN = """
+[settings]
+tasks = ["tiny_logic"]
+weights = "own.json"
+limit = 2
+max_new_tokens = 4
+budget = 4
+
+[[run]]
+decoder = "dystruct"
+
+[[run]]
+decoder = "block"
+"""
+
+
+def test_a_run_with_fitted_weights_is_known_by_them(
+    tmp_path: Path, run: Run, asked: None, loaded: list[dict[str, Any]]
+) -> None:
+    planned(tmp_path, OWN)
+    write_calibration(tmp_path / "own.json", uneven_weights(), fingerprint(model_folder("tiny")), {})
+    assert run("sweep", "sweep.toml", "out").status == 0
+    assert [(each["name"], each["weights"], each["revision"]) for each in loaded] == [("tiny", Path("own.json"), None)]
+    held = read_run(tmp_path / "out" / "dystruct")["settings"]["model"]
+    assert held["weights"] == as_plain(uneven_weights()) and held["calibrated"]
+    assert run("sweep", "sweep.toml", "out", "--status").out == "dystruct: finished\nblock: finished\n"
+    (tmp_path / "own.json").rename(tmp_path / "other.json")
+    planned(tmp_path, OWN.replace("own.json", "other.json"))
+    assert run("sweep", "sweep.toml", "out", "--status").out == "dystruct: finished\nblock: finished\n", "the same ones"
+
+    for text, weights in ((OWN.replace('weights = "own.json"\n', ""), None), (OWN, EvidenceWeights.neutral())):
+        planned(tmp_path, text)
+        if weights is not None:
+            write_calibration(tmp_path / "own.json", weights, fingerprint(model_folder("tiny")), {})
+        run("sweep", "sweep.toml", "out", "--status").refused(
+            "The run in 'out/dystruct' has model.weights.position [0.6,"
+        )
+        run("sweep", "sweep.toml", "out").refused("go on with its model, or name another folder")
+        block = OWN[: OWN.index("[[run]]")] + OWN[OWN.rindex("[[run]]") :]
+        planned(tmp_path, block if weights is not None else block.replace('weights = "own.json"\n', ""))
+        assert run("sweep", "sweep.toml", "out", "--status").out == "block: finished\n", "which takes no weights"
+
+
+def test_a_run_of_a_decoder_without_weights_goes_on_under_others(tmp_path: Path, run: Run, asked: None) -> None:
+    planned(tmp_path, OWN.replace('weights = "own.json"\n', ""))
+    assert run("sweep", "sweep.toml", "out", "--limit", "1").status == 0
+    write_calibration(tmp_path / "own.json", uneven_weights(), fingerprint(model_folder("tiny")), {})
+    planned(tmp_path, OWN[: OWN.index("[[run]]")] + OWN[OWN.rindex("[[run]]") :])
+    assert run("sweep", "sweep.toml", "out").status == 0
+    assert read_run(tmp_path / "out" / "block")["settings"]["model"]["weights"] == as_plain(uneven_weights())
+    assert len(read_items(tmp_path / "out" / "block")) == 2
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_weights_that_cannot_be_taken_are_told_before_any_run_is_begun(
+    tmp_path: Path, run: Run, asked: None, known: bool
+) -> None:
+    planned(tmp_path, OWN if known else OWN.replace("weights", 'model = "org/model"\nweights'))
+    run("sweep", "sweep.toml", "out").refused("The calibration 'own.json' cannot be read (FileNotFoundError")
+    if known:
+        write_calibration(tmp_path / "own.json", uneven_weights(), "another", {})
+        run("sweep", "sweep.toml", "out", "--status").refused("'own.json' was fitted on another model")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_the_hub_is_known_by_its_files_where_they_are_here(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that another revision, or its own weights in place of given ones, do not pass for what is on record."""
+    for revision in ("v1", "v2"):
+        (tmp_path / revision).mkdir()
+        (tmp_path / revision / "config.json").write_text("{}")
+        (tmp_path / revision / "a.safetensors").write_bytes(bytes(8) + revision.encode())
+    real = huggingface_hub.try_to_load_from_cache
+    places: dict[str | None, str] = {name: str(tmp_path / name / "config.json") for name in ("v1", "v2")}
+
+    def cached(name: str, file: str, revision: str | None) -> Any:
+        assert file == "config.json"
+        return places.get(revision) if name == "scripted" else real(name, file, revision=revision)
+
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", cached)
+    monkeypatch.setattr("dystruct.decoding.backbone.model_folder", lambda name, revision: tmp_path / revision)
+    text = OWN.replace("weights", 'model = "scripted"\nrevision = "v1"\nweights')
+    write_calibration(tmp_path / "own.json", uneven_weights(), fingerprint(tmp_path / "v1"), {})
+    planned(tmp_path, text)
+    monkeypatch.setattr(dystruct.decoding, "load", lambda name, **of: backbone(hashed(3), weights=uneven_weights()))
+    assert run("sweep", "sweep.toml", "out").status == 0
+    assert run("sweep", "sweep.toml", "out", "--status").out == "dystruct: finished\nblock: finished\n"
+    planned(tmp_path, text.replace('weights = "own.json"\n', ""))
+    run("sweep", "sweep.toml", "out", "--status").refused("has model.calibrated true, not false; go on with its model")
+    planned(tmp_path, text.replace("v1", "v2"))
+    run("sweep", "sweep.toml", "out", "--status").refused("'own.json' was fitted on another model")
+    write_calibration(tmp_path / "own.json", uneven_weights(), fingerprint(tmp_path / "v2"), {})
+    run("sweep", "sweep.toml", "out", "--status").refused("has model.fingerprint")
+    planned(tmp_path, text.replace("v1", "v3"))
+    assert run("sweep", "sweep.toml", "out", "--status").out == "dystruct: finished\nblock: finished\n", "by its name"
+    planned(tmp_path, text.replace('"scripted"', '"not a/name/of the Hub"'))
+    run("sweep", "sweep.toml", "out", "--status").refused('has model.name "scripted", not "not a/name/of the Hub"')
 
 
 def test_a_grid_over_models_has_a_folder_for_each(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Settings are plain data. Knows nothing of files, and of the settings only which 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,11 @@ def filled(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, A
     return {**found, **parts}
 
 
-def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
+def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path, free: Collection[str] = ()) -> None:
     """Raise UserError that names the innermost setting of the run in a folder that is not as asked, if there is one.
 
-    The limit and what follows from it come last: a run can be prolonged, but not under other settings.
+    free: settings that may differ, with points between a part and what is in it. The limit and what follows from it
+    come last: a run can be prolonged, but not under other settings.
     """
     asked = as_plain(asked)
     names = [*asked, *(name for name in found if name not in asked)]
@@ -46,6 +47,8 @@ def compare(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) ->
         found, asked = ({**of, "tasks": names} for of, names in zip((found, asked), tasks, strict=True))
     for name in [*(name for name in names if name not in late), *late]:
         for place, one, other in _differences(found.get(name, _MISSING), asked.get(name, _MISSING), name):
+            if any(f"{place}.".startswith(f"{part}.") for part in free):
+                continue
             raise UserError(f"The run in {str(folder)!r} has {_told(place, one, other)}; {_remedy(place, one, other)}.")
 
 

@@ -1,4 +1,4 @@
-"""Where a run took place: versions, hardware, the sources' git revision."""
+"""Where a run took place: versions, hardware, the sources' git revision; in how many processes and batches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from ..backbone import Backbone
 
 PACKAGES = ("dystruct", "torch", "transformers", "tokenizers", "numpy", "scipy", "lm_eval")
 
@@ -33,6 +35,12 @@ def environment(device: torch.device, *, compiled: bool = False) -> dict[str, An
         "accelerator": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "git": git_revision(),
     }
+
+
+def attempt(model: Backbone, batch_size: int, processes: int = 1) -> dict[str, Any]:
+    """What is on record of an attempt at a run: its environment, processes, and prompts that each decoded at once."""
+    found = environment(model.device, compiled=model.compiled)
+    return {**found, "processes": processes, "batch_size": batch_size}
 
 
 def git_revision() -> str | None:

@@ -23,6 +23,7 @@ from ..backbone import Backbone, load
 from ..errors import UserError
 from ..forward import Caching
 from ..generation import generate
+from ..parallel import PATIENCE, process_count
 from ..trace import Generation
 from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from .settings import RunSettings
@@ -58,9 +59,9 @@ class DystructLM(LM):
 
     pretrained: as for `load` ("tiny", a folder, a name on the Hub), or a loaded Backbone. decoder: a decoder's name;
     its settings are further arguments, as in decoder=dystruct,structure=sample,passes=share, or stand behind a colon
-    where they come from Python. max_new_tokens, budget, temperature, seed, prefix_cache: as for `generate`.
-    mc_samples, mc_batch_size, mc_guidance, check_greedy: of the likelihood. Raises UserError for arguments that the
-    decoder has no use for.
+    where they come from Python. max_new_tokens, budget, temperature, seed, prefix_cache: as for `generate`. device,
+    dtype, revision, weights, device_map: as for `load`. mc_samples, mc_batch_size, mc_guidance, check_greedy: of the
+    likelihood. Raises UserError for arguments that the decoder has no use for.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class DystructLM(LM):
         device: str | None = None,
         dtype: str | None = None,
         revision: str | None = None,
+        weights: str | None = None,
         device_map: str | None = None,
         mc_samples: int = 128,
         mc_batch_size: int = 32,
@@ -106,9 +108,10 @@ class DystructLM(LM):
             self.model = pretrained
         else:
             self.model = load(
-                pretrained, device=own_device(device), dtype=dtype, revision=revision, device_map=device_map
-            )
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                pretrained, device=own_device(device), dtype=dtype, revision=revision, weights=weights,
+                device_map=device_map,
+            )  # fmt: skip
+        if process_count() > 1:
             self._join()
         self._device = self.model.device
         self.records: Records | None = None
@@ -156,9 +159,7 @@ class DystructLM(LM):
         for request in requests:
             known = None if self.records is None else self.records.likelihood(request, request.idx)
             if known is None:
-                context, answer = self._pair(*request.args)
-                value = log_likelihood(self.model, context, answer, self.likelihood, self.settings.seeds[0])
-                known = value, self.likelihood.greedy and is_greedy(self.model, context, answer, self.likelihood)
+                known = self._likelihood(*request.args)
                 if self.records is not None:
                     self.records.add_likelihood(request, request.idx, *known)
                 self.cache_hook.add_partial("loglikelihood", request.args, known)
@@ -202,12 +203,13 @@ class DystructLM(LM):
 
     def _join(self) -> None:
         try:
-            from accelerate import Accelerator
+            from accelerate import Accelerator, InitProcessGroupKwargs
         except ImportError as error:
             raise UserError(
                 "Several processes need accelerate; install it with: pip install 'dystruct[accelerate]'."
             ) from error
-        self._parallel = Accelerator(cpu=self.model.device.type == "cpu")
+        waiting = InitProcessGroupKwargs(timeout=PATIENCE)
+        self._parallel = Accelerator(cpu=self.model.device.type == "cpu", kwargs_handlers=[waiting])
         self._rank, self._world_size = self._parallel.process_index, self._parallel.num_processes
 
     def all_gather(self, tensor: Any) -> Any:
@@ -247,6 +249,19 @@ class DystructLM(LM):
             prefix_cache=self.settings.prefix_cache,
         )
         return found, (time.perf_counter() - started) / len(prompts)
+
+    def _likelihood(self, context: str, answer: str) -> tuple[float, bool]:
+        """Of an answer. Raises UserError where its masked copies do not fit into the device's memory together."""
+        ids = self._pair(context, answer)
+        try:
+            value = log_likelihood(self.model, *ids, self.likelihood, self.settings.seeds[0])
+            return value, self.likelihood.greedy and is_greedy(self.model, *ids, self.likelihood)
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"The device's memory is too small for {self.likelihood.batch} masked copies at once; give a smaller "
+                f"--mc-batch-size (mc_batch_size), and for a run on record, whose estimates depend on it, another "
+                f"folder."
+            ) from error
 
     def _stops(self, request: Instance) -> tuple[str, ...]:
         """A request's stop strings. Raises UserError where its task asks for a temperature that is not ours."""

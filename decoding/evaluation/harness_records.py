@@ -71,7 +71,8 @@ class HarnessRecords:
             return None
         if line.get("prompt") != _hash(request):
             raise UserError(
-                f"Item {request.doc_id} of {request.task_name} has another prompt than before; name another folder."
+                f"Item {request.doc_id} of {request.task_name} has another prompt than before, as it has with other "
+                f"examples, which depend on the number of processes; start as many as before, or name another folder."
             )
         self.done += 1
         return line

@@ -27,14 +27,14 @@ from ..backbone import Backbone
 from ..errors import UserError
 from ..files import save_json, save_text
 from .checks import check_code, check_harness
-from .environment import environment
+from .environment import attempt
 from .harness import DystructLM
 from .harness_code import limited_code
 from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
-from .run_folder import SAMPLES, SCORES, RunFolder
-from .settings import RunSettings, defaults_of, prior_of
+from .run_folder import SAMPLES, SCORES, RunFolder, shorter
+from .settings import RunSettings, defaults_of, free_of, prior_of
 from .tasks import FOLDER
 
 
@@ -62,7 +62,8 @@ def run_harness(
 ) -> bool:
     """Run tasks of the harness, with all that `folder` does not hold yet; whether the results are this process's.
 
-    Of several processes only the first has results.
+    Of several processes only the first has results. A larger limit than that of the run in the folder prolongs it: its
+    items are asked for with the prompts that they had, and all of them are scored again.
 
     Raises UserError for tasks that there are not or that cannot be read, for code without execute_code, and for a
     folder that holds a run of other settings.
@@ -80,18 +81,19 @@ def run_harness(
         for task in loaded:
             if task.task_name in harness.data and not harness.data[task.task_name].is_dir():
                 _check_examples(task, settings.shots)
-        described = settings.described(
-            identity, lm.decoder, {task.task_name: _items(task, settings) for task in loaded}
-        )
+        docs = {task.task_name: list(task.eval_docs)[: settings.limit] for task in loaded}
+        described = settings.described(identity, lm.decoder, _told(docs))
         described["likelihood"] = asdict(harness.likelihood)
         described["data"] = {task: str(path) for task, path in harness.data.items()}
         part = lm.rank if lm.world_size > 1 else None
         with RunFolder(
             folder,
             described,
-            environment(model.device, compiled=model.compiled),
+            attempt(model, settings.batch_size, lm.world_size),
             part=part,
+            shorter=shorter(described, docs, _told, folder),
             defaults=defaults_of(lm.decoder),
+            free=free_of(lm.decoder),
         ) as records:
             lm.records = HarnessRecords(records, settings, prior_of(lm.decoder), report)
             results = simple_evaluate(
@@ -169,11 +171,14 @@ def _check_examples(task: Any, shots: int | None) -> None:
         )
 
 
-def _items(task: Any, settings: RunSettings) -> dict[str, Any]:
-    """How many items of a task a run takes, and a hash of them."""
-    docs = list(task.eval_docs)[: settings.limit]
+def _told(docs: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """How many items of each task a run takes, and a hash of them."""
+    return {task: {"items": len(found), "digest": _digest(found)} for task, found in docs.items()}
+
+
+def _digest(docs: Sequence[Any]) -> str:
     lines = "\n".join(json.dumps(doc, sort_keys=True, default=str) for doc in docs)
-    return {"items": len(docs), "digest": hashlib.sha256(lines.encode()).hexdigest()[:16]}
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
 def judging_metric(samples: Sequence[Mapping[str, Any]], higher_is_better: Mapping[str, bool | None]) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,15 @@ from typing import Any
 from ..backbone import Backbone
 from ..files import save_text
 from ..generation import encoded, generate
-from ..kinds import is_whole
 from ..tiny.problem import Problem
 from . import tasks
 from .checks import check_code, check_local
 from .draws import with_draw
-from .environment import environment
+from .environment import attempt
 from .figures import figures
 from .item_record import check_items
-from .run_folder import SAMPLES, Key, RunFolder, begun, damaged, key_of, read_items, read_run
-from .settings import RunSettings, defaults_of, prior_of
+from .run_folder import SAMPLES, Key, RunFolder, damaged, key_of, read_items, shorter
+from .settings import RunSettings, defaults_of, free_of, prior_of
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,13 @@ def run_local(
     check_prompts(settings, model)
     decoder, problems = settings.with_decoder(), asked_items(settings)
     described = settings.described(identity, decoder, told(problems))
-    shorter = _shorter(described, problems, folder)
     with RunFolder(
         folder,
         described,
-        environment(model.device, compiled=model.compiled),
-        shorter=shorter,
+        attempt(model, settings.batch_size),
+        shorter=shorter(described, problems, told, folder),
         defaults=defaults_of(decoder),
+        free=free_of(decoder),
     ) as records:
         every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
         before, correct = len(records.done), _correct(folder, settings, problems)
@@ -95,21 +94,9 @@ def check_prompts(settings: RunSettings, model: Backbone) -> None:
         encoded(model, problem.question, settings.chat, settings.max_new_tokens)
 
 
-def told(problems: Mapping[str, list[Problem]]) -> dict[str, dict[str, Any]]:
+def told(problems: Mapping[str, Sequence[Problem]]) -> dict[str, dict[str, Any]]:
     """What tells the items of each task."""
     return {task: {"items": len(asked), "digest": tasks.digest(asked)} for task, asked in problems.items()}
-
-
-def _shorter(
-    described: Mapping[str, Any], problems: Mapping[str, list[Problem]], folder: Path
-) -> dict[str, Any] | None:
-    """The settings of the same run with as many items as that in the folder has; None if it is not shorter."""
-    if not begun(folder):
-        return None
-    limit = read_run(folder)["settings"].get("limit")
-    if not is_whole(limit) or limit < 1 or all(limit >= len(asked) for asked in problems.values()):
-        return None
-    return {**described, "limit": limit, "tasks": told({task: asked[:limit] for task, asked in problems.items()})}
 
 
 def _batches(settings: RunSettings, problems: Mapping[str, list[Problem]]) -> Iterator[list[Key]]:

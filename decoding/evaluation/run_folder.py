@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,16 +31,22 @@ KEY = ("task", "item", "seed", "draw")
 Key = tuple[str, int, int, int]
 
 
+class Held(UserError):
+    """Another process is writing to a run's folder."""
+
+
 class RunFolder:
     """A run's folder, held by this process until it is closed.
 
     settings: all that a result depends on, as plain data; a folder that was begun with others is a UserError, which
-    names one that differs. environment: of this attempt (versions, hardware); the attempts' are listed in
-    run.json. part: of several processes that share a folder, which one this is; each has files of its own. shorter:
-    settings under which a run may have begun that this one prolongs; it takes on `settings`. defaults: what a run was
-    made with that began before there was such a setting (see `agreement.filled`); it takes on the setting.
+    names one that differs, unless it is one of those that are `free` (see `agreement.compare`). environment: of this
+    attempt (versions, hardware, batch size); the attempts' are listed in run.json. part: of several processes that
+    share a folder, which one this is; each has files of its own. shorter: settings under which a run may have begun
+    that this one prolongs; it takes on `settings`. defaults: what a run was made with that began before there was such
+    a setting (see `agreement.filled`); it takes on the setting.
 
-    Raises UserError too for a folder that cannot be written, and for records that are damaged or not all there.
+    Raises Held while another process has the folder, and UserError too for one that cannot be written, and for records
+    that are damaged or not all there.
     """
 
     def __init__(
@@ -52,11 +58,13 @@ class RunFolder:
         part: int | None = None,
         shorter: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
+        free: Collection[str] = (),
     ) -> None:
         self.folder = folder
         self.settings: dict[str, Any] = as_plain(settings)
         self._shorter = None if shorter is None else as_plain(shorter)
         self._defaults: dict[str, Any] = as_plain(defaults or {})
+        self._free = free
         make_folder(folder)
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
@@ -65,7 +73,7 @@ class RunFolder:
             fcntl.flock(self._items, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._items.close()
-            raise UserError(f"Another process is writing to {str(folder)!r}; wait for it, or name another.") from error
+            raise Held(f"Another process is writing to {str(folder)!r}; wait for it, or name another.") from error
         try:
             self.attempt = self._begin(environment, part)
             self._traces = _open(folder / f"traces{suffix}.jsonl")
@@ -83,7 +91,7 @@ class RunFolder:
             content = read_run(self.folder)
             found = filled(content["settings"], self._defaults)
             if found != self.settings:
-                compare(found, self._shorter or self.settings, self.folder)
+                compare(found, self._shorter or self.settings, self.folder, self._free)
             content["settings"] = self.settings
         else:
             # Another part may be on its way already, before the first has written run.json.
@@ -161,6 +169,24 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{str(path)!r} is damaged or no record of a run ({error}); name the folder of a run."
         ) from error
     return content
+
+
+def shorter(
+    settings: Mapping[str, Any],
+    items: Mapping[str, Sequence[Any]],
+    told: Callable[[Mapping[str, Sequence[Any]]], Mapping[str, Any]],
+    folder: Path,
+) -> dict[str, Any] | None:
+    """The settings of the same run with the limit that the one in the folder has; None unless that is lower.
+
+    items: those of each task that are asked for now; told: what tells them in the settings.
+    """
+    if not begun(folder):
+        return None
+    held, asked = read_run(folder)["settings"].get("limit"), settings["limit"]
+    if not is_whole(held) or held < 1 or (asked is not None and held >= asked):
+        return None
+    return {**settings, "limit": held, "tasks": told({task: found[:held] for task, found in items.items()})}
 
 
 def read_items(folder: Path) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from dystruct.model import PriorConfig
 
 from ..backbone import Backbone
 from ..calibration_file import fingerprint
+from ..dystruct import DyStruct
 from ..ending import check_unicode, checked_stop
 from ..errors import UserError
 from ..forward import Caching, check_caching
@@ -153,6 +154,16 @@ def defaults_of(decoder: Decoder) -> dict[str, Any]:
     A run on record that lacks one of them was made before the decoder had it, and so with its default.
     """
     return {"decoder_settings": as_plain(type(decoder)())}
+
+
+def free_of(decoder: Decoder) -> tuple[str, ...]:
+    """The settings that `RunSettings.described` gives on which no text of a decoder depends.
+
+    They are those that an attempt may change, so that it fits into the device's memory, and the evidence weights where
+    the decoder takes none.
+    """
+    unused = () if isinstance(decoder, DyStruct) else ("model.weights", "model.calibrated")
+    return ("batch_size", *unused)
 
 
 def prior_of(decoder: Decoder) -> PriorConfig | None:

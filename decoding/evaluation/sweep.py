@@ -1,6 +1,7 @@
 """Many runs declared in one file, TOML: what they share, and what each of them is, or a grid of them.
 
     [settings]                            # of every run (see RunSettings)
+    model = "org/name"                    # beside it weights = "FILE" that `dystruct calibrate` wrote, and revision
     tasks = ["tiny_maths", "tiny_logic"]
     limit = 300
     budget = [256, 128]                   # a list where one value is asked for: a run for each
@@ -15,36 +16,50 @@ Runs go one after another, each in a folder named by what it has of its own; eac
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ..backbone import TINY, model_folder
-from ..calibration_file import fingerprint
+from ..calibration_file import fingerprint, read_calibration
 from ..errors import UserError
+from ..kinds import is_whole
+from ..plain import as_plain
 from . import tasks
 from .agreement import compare, filled
 from .checks import check_run
 from .likelihood import LikelihoodSettings
 from .local import asked_items, told
 from .run_folder import SCORES, begun, damaged, read_items, read_run
-from .settings import RunSettings, check_described, defaults_of
+from .settings import RunSettings, check_described, defaults_of, free_of
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists
+_OF_MODEL = {  # what is declared of a run's model, beside its settings
+    "model": "a name or a folder",
+    "revision": "a branch, tag or commit of the Hub",
+    "weights": "a file that `dystruct calibrate` wrote",
+}
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep: the name of its folder, its model, and its settings."""
+    """One run of a sweep: the name of its folder, its model, and its settings.
+
+    revision: of a model of the Hub; weights: a file of evidence weights, in place of the model's own.
+    """
 
     folder: str
     model: str
     settings: RunSettings
+    revision: str | None = None
+    weights: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -60,10 +75,13 @@ class State:
         return self.count is not None and self.done >= self.count
 
 
-def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = None) -> list[PlannedRun]:
+def read_sweep(
+    path: Path, *, execute_code: bool = False, limit: int | None = None, batch_size: int | None = None
+) -> list[PlannedRun]:
     """The runs that a file declares. Raises UserError that says what is wrong with it, or with any of its runs.
 
-    execute_code: whether code may be run to score it, which no file can allow. limit: in place of the file's.
+    execute_code: whether code may be run to score it, which no file can allow. limit, batch_size: in place of the
+    file's.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -77,8 +95,8 @@ def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = No
     shared, runs = content.get("settings", {}), content.get("run", [])
     if not isinstance(shared, dict) or not isinstance(runs, list) or not runs or not all(map(_is_table, runs)):
         raise UserError(f"The sweep {str(path)!r} declares no run; give each one a [[run]].")
-    if limit is not None:
-        runs = [{**declared, "limit": limit} for declared in runs]
+    instead = {name: value for name, value in (("limit", limit), ("batch_size", batch_size)) if value is not None}
+    runs = [{**declared, **instead} for declared in runs]
     planned = [run for declared in runs for run in _planned(shared, declared, execute_code)]
     for run in planned:
         try:
@@ -93,9 +111,11 @@ def read_sweep(path: Path, *, execute_code: bool = False, limit: int | None = No
 def state(run: PlannedRun, out: Path) -> State:
     """How far a run of a sweep in the folder `out` is.
 
-    Raises UserError if the run that stands there is of other settings; it may have another limit.
+    Raises UserError if the run that stands there is of other settings; it may have another limit. So it does for
+    weights that cannot be read, or were fitted on another model.
     """
     folder, limit = out / run.folder, run.settings.limit
+    model = _known_of_model(run)
     if not begun(folder):
         return State(0, None)
     found = read_run(folder)["settings"]
@@ -103,14 +123,20 @@ def state(run: PlannedRun, out: Path) -> State:
         check_described(found)
     except ValueError as error:
         raise damaged(folder, str(error)) from error
-    compare(*_comparable(run, found), folder)
+    compare(*_comparable(run, found, model), folder, free_of(run.settings.with_decoder()))
+    done = [(line["task"], line["item"]) for line in read_items(folder) if limit is None or line["item"] < limit]
     count = texts(run)
-    if count is None:
-        counts = [task.get("items") or 0 for task in found["tasks"].values()]
-        items = sum(of if limit is None else min(of, limit) for of in counts)
-        count = items * len(run.settings.seeds) * run.settings.draws
-    done = sum(limit is None or line["item"] < limit for line in read_items(folder))
-    return State(done, count)
+    if count is None:  # of the harness's tasks, of whose items each may have been asked for several times
+        return State(len(set(done)), _items(found, limit))
+    return State(len(done), count)
+
+
+def _items(found: Mapping[str, Any], limit: int | None) -> int | None:
+    """How many items a run on record has under a limit; None if its own is lower, and a task may have more of them."""
+    held, counts = found.get("limit"), [task.get("items") or 0 for task in found["tasks"].values()]
+    if is_whole(held) and (limit is None or limit > held) and any(of >= held for of in counts):
+        return None
+    return sum(of if limit is None else min(of, limit) for of in counts)
 
 
 def texts(run: PlannedRun) -> int | None:
@@ -122,8 +148,22 @@ def texts(run: PlannedRun) -> int | None:
 
 
 def is_scored(run: PlannedRun, out: Path) -> bool:
-    """Whether the items on record are scored: those of embedded tasks are as they come, the harness's at the end."""
-    return tasks.are_embedded(run.settings.tasks) or (out / run.folder / SCORES).exists()
+    """Whether the items on record are scored: those of embedded tasks are as they come, the harness's at the end.
+
+    A run that was prolonged has scores of its first items until then.
+    """
+    if tasks.are_embedded(run.settings.tasks):
+        return True
+    folder, limit = out / run.folder, run.settings.limit
+    try:
+        scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+        return all(
+            str(item) in scores[task]
+            for task, told in read_run(folder)["settings"]["tasks"].items()
+            for item in range(told["items"] if limit is None else min(told["items"], limit))
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
@@ -135,19 +175,44 @@ def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
     return replace(run, settings=replace(run.settings, limit=held)) if higher else run
 
 
-def _comparable(run: PlannedRun, found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings on record and those planned, as far as they are known without loading the model.
+def _known_of_model(run: PlannedRun) -> dict[str, Any]:
+    """Of the `identity` of a run's model what is known without loading it.
+
+    Of a model of the Hub that is its name alone until its files are on this machine, and the weights that are given.
+    """
+    local = run.model == TINY or os.path.isdir(run.model)
+    folder = model_folder(run.model) if local else _fetched(run.model, run.revision)
+    known: dict[str, Any] = {} if local else {"name": run.model}
+    if folder is not None:
+        known["fingerprint"] = fingerprint(folder)
+    elif run.weights is None:
+        return known
+    weights, calibrated = read_calibration(run.weights, folder or Path(), force=folder is None)
+    return {**known, "weights": as_plain(weights), "calibrated": calibrated}
+
+
+def _fetched(model: str, revision: str | None) -> Path | None:
+    """Where the files of a model of the Hub are on this machine; None if they are not."""
+    from huggingface_hub import try_to_load_from_cache
+
+    with suppress(ValueError):  # no name of a model of the Hub; loading it will say so
+        config = try_to_load_from_cache(model, "config.json", revision=revision)
+        folder = Path(config).parent if isinstance(config, str) else None
+        return folder if folder is not None and any(folder.glob("*.safetensors")) else None
+    return None
+
+
+def _comparable(
+    run: PlannedRun, found: Mapping[str, Any], model: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings on record and those planned, as far as they are known. model: what is known of the model.
 
     Whether code may be run is no part of a sweep. A limit on record may be higher than the planned one, whose items
-    are then among those on record, and lower for embedded tasks, whose runs can be prolonged.
+    are then among those on record, and lower, since a run can be prolonged.
     """
-    held, asked = found.get("limit"), run.settings.limit
-    higher = held is None or (isinstance(held, int) and asked is not None and held > asked)
-    lower = isinstance(held, int) and held >= 1 and tasks.are_embedded(run.settings.tasks)
-    settings = replace(run.settings, limit=held) if higher or lower else run.settings
-    here = run.model == TINY or os.path.isdir(run.model)
-    told_by = {"fingerprint": fingerprint(model_folder(run.model))} if here else {"name": run.model}
-    model = {**found["model"], **told_by}
+    held = found.get("limit")
+    settings = replace(run.settings, limit=held) if held is None or (is_whole(held) and held >= 1) else run.settings
+    model = {**found["model"], **model}
     known: dict[str, Any] = {}
     if tasks.are_embedded(run.settings.tasks):
         known = told(asked_items(settings))
@@ -186,12 +251,15 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
         text = chosen.get("decoder", "dystruct")
         for hole, value in filled.items():
             text = text.replace(f"{{{hole}}}", str(value))
-        model = chosen.pop("model", TINY)
-        if not isinstance(model, str) or not model:
-            raise UserError(f"The sweep's model cannot be {model!r}; give a name or a folder, as a text.")
         own = {name: chosen.get(name, filled.get(name)) for name in varied}
+        model, revision, weights = (_text(chosen, name) for name in _OF_MODEL)
+        model = TINY if model is None else model
+        if revision is not None and (model == TINY or os.path.isdir(model)):
+            raise UserError(f"The sweep's revision has no use with the model {model!r}, none of the Hub; leave it out.")
         if "model" in varied:
             own["model"] = Path(model).name
+        if "weights" in varied:
+            own["weights"] = Path(str(weights)).stem
         name = str(declared.get("name") or text)
         label = ", ".join([name, *(f"{hole} {value}" for hole, value in filled.items())])
         told_settings = {**chosen, "decoder": text, "name": label if declared.get("name") else None}
@@ -203,4 +271,12 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
             raise UserError(
                 f"The sweep's run {name!r} begins with a dot, as no folder of a run may; give another name."
             )
-        yield PlannedRun(folder, model, settings)
+        yield PlannedRun(folder, model, settings, revision, None if weights is None else Path(weights))
+
+
+def _text(chosen: dict[str, Any], name: str) -> str | None:
+    """Take a text out of what is declared; None if it is not there."""
+    value = chosen.pop(name, None)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise UserError(f"The sweep's {name} cannot be {value!r}; give {_OF_MODEL[name]}, as a text.")
+    return value

@@ -92,7 +92,7 @@ def score(problem: Problem, text: str, *, execute_code: bool) -> Score:
     return Score(outcome.passed, outcome.reason)
 
 
-def digest(problems: list[Problem]) -> str:
+def digest(problems: Sequence[Problem]) -> str:
     """A hash of all that is asked and expected."""
     lines = "\n".join(json.dumps([problem.question, problem.target]) for problem in problems)
     return hashlib.sha256(lines.encode()).hexdigest()[:16]

@@ -90,7 +90,8 @@ def evaluate(
         source = for_harness(source)
     loaded = source.load(model)
     told = identity(loaded, model_folder(model, source.revision))
-    with memory_errors(batch_size):
+    alone = "give a --device-map, or another folder and a smaller --dtype or --max-new-tokens"
+    with memory_errors(batch_size, alone):
         if embedded:
             from ..evaluation.local import run_local, write_samples
 

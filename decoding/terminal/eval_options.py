@@ -51,7 +51,13 @@ Split = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    make_option(_WHAT, "--limit", "The first N items of each task. Default: all of them.", min=1, metavar="N"),
+    make_option(
+        _WHAT,
+        "--limit",
+        "The first N items of each task. A larger one later prolongs the run. Default: all of them.",
+        min=1,
+        metavar="N",
+    ),
 ]
 Seeds = Annotated[
     str,

@@ -38,8 +38,13 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def memory_errors(count: int) -> Iterator[None]:
-    """Ends with one sentence where the device's memory is too small to decode `count` prompts together."""
+def memory_errors(
+    count: int, alone: str = "lower --max-new-tokens, or give a smaller --dtype or a --device-map"
+) -> Iterator[None]:
+    """Ends with one sentence where the device's memory is too small to decode `count` prompts together.
+
+    alone: what can be done where even one prompt is too much.
+    """
     import torch
 
     try:
@@ -47,7 +52,7 @@ def memory_errors(count: int) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         what, remedy = f"{count} prompts at once", "lower --batch-size"
         if count == 1:
-            what, remedy = "this prompt", "lower --max-new-tokens, or give a smaller --dtype or a --device-map"
+            what, remedy = "this prompt", alone
         raise UserError(f"The device's memory is too small for {what}; {remedy}.") from error
 
 

@@ -1,9 +1,14 @@
-"""`dystruct sweep`: the runs that a file declares, one after another, each to be gone on with after any stop."""
+"""`dystruct sweep`: the runs that a file declares, one after another, each to be gone on with after any stop.
+
+What is wrong with the file, or with the first model and its prompts, is told before anything is run. From then on a run
+that fails is told and left, and the others are made.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +23,8 @@ from .options import named_path
 from .reporting import complain, memory_errors, status
 
 if TYPE_CHECKING:
-    from ..evaluation.sweep import PlannedRun
+    from ..backbone import Backbone
+    from ..evaluation.sweep import PlannedRun, State
 
 SweepFile = Annotated[
     Path,
@@ -31,9 +37,18 @@ Limit = Annotated[
         help="The first N items of each task, in place of the file's limit. A larger one later prolongs the runs.",
     ),
 ]  # fmt: skip
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size", min=1, metavar="N", show_default=False,
+        help="Prompts decoded together, in place of the file's batch_size; it may differ from one attempt to the next.",
+    ),
+]  # fmt: skip
 Status = Annotated[
     bool, typer.Option("--status", help="Run nothing: say how far each run is.", show_default=False)
 ]  # fmt: skip
+
+ALONE = "give a --device-map, or another folder and a smaller --dtype or max_new_tokens"
 
 
 def sweep(
@@ -42,6 +57,7 @@ def sweep(
     folder: Folder,
     placement: Placement,
     limit: Limit = None,
+    batch_size: BatchSize = None,
     execute_code: ExecuteCode = False,
     only_status: Status = False,
 ) -> None:
@@ -52,13 +68,12 @@ def sweep(
         from ..evaluation.sweep import as_begun, is_scored, read_sweep, state, texts
         from ..evaluation.tasks import are_embedded
 
-        planned = read_sweep(file, execute_code=execute_code, limit=limit)
+        planned = read_sweep(file, execute_code=execute_code, limit=limit, batch_size=batch_size)
     before = {run.folder: state(run, folder) for run in planned}
     if only_status:
         for run in planned:
             found = before[run.folder]
-            of = "not begun" if found.count is None else f"{found.done} of {found.count}"
-            typer.echo(f"{run.folder}: {'finished' if found.finished else of}")
+            typer.echo(f"{run.folder}: {_told(found, is_scored(run, folder))}")
         return
     for run in planned:
         if not are_embedded(run.settings.tasks):
@@ -69,30 +84,81 @@ def sweep(
         save_summary(folder / name)  # what stands there may be from before the run was prolonged
     waiting = [as_begun(run, folder) for run in planned if run.folder not in finished]
     complain(f"{len(planned)} runs, {len(planned) - len(waiting)} of them finished, {len(waiting)} to go.")
-    wanted = [(run.model, placement if are_embedded(run.settings.tasks) else for_harness(placement)) for run in waiting]
+    places = [placement if are_embedded(run.settings.tasks) else for_harness(placement) for run in waiting]
+    wanted = [_Source(run.model, run.revision, run.weights, place) for run, place in zip(waiting, places, strict=True)]
     # of each run, what is left of it in texts; where that is not known, all count alike
     known = [(texts(run), before[run.folder].done) for run in waiting]
     sizes = [1 if any(of is None for of, _ in known) else max((of or 0) - done, 1) for of, done in known]
-    loaded: tuple[Any, Any] = (None, None)  # the last model, and what it was loaded from
-    started = time.monotonic()
-    for number, (run, needed) in enumerate(zip(waiting, wanted, strict=True), start=1):
-        if loaded[1] != needed:
-            loaded = None, None  # two models need not fit beside each other
-            loaded = needed[1].load(run.model), needed
-            later = zip(waiting[number - 1 :], wanted[number - 1 :], strict=True)
-            _check_prompts([other for other, its in later if its == needed], loaded[0])
+    failed = _make(list(zip(waiting, wanted, sizes, strict=True)), folder)
+    if failed:
+        raise UserError(
+            f"{len(failed)} of {len(planned)} runs failed: {'; '.join(failed)}; mend what was said of each, and the "
+            f"same command goes on."
+        )
+
+
+def _told(state: State, is_scored: bool) -> str:
+    if state.count is None:
+        return f"{state.done} done, of how many is not known" if state.done else "not begun"
+    if state.finished:
+        return "finished" if is_scored else f"{state.done} of {state.count}, not scored yet"
+    return f"{state.done} of {state.count}"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a run's model is loaded from, and where it computes."""
+
+    model: str
+    revision: str | None
+    weights: Path | None
+    placement: Placement
+
+    def load(self) -> Backbone:
+        return self.placement.load(self.model, revision=self.revision, weights=self.weights)
+
+
+def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list[str]:
+    """Make runs, each given with what its model is loaded from and what is left of it; the names of those that failed.
+
+    Raises UserError for what is wrong before the first one is begun. Of several processes that were launched together
+    each run's results are put together at its end, so that all of them have to stop where one fails.
+    """
+    from ..evaluation.run_folder import Held
+    from ..parallel import process_count
+
+    if not waiting:
+        return []
+    source: _Source | None = waiting[0][1]
+    model: Backbone | None = waiting[0][1].load()
+    _check_prompts([run for run, its, _ in waiting if its == source], model)
+    failed, done, size, took = list[str](), 0, 0, 0.0
+    for number, (run, needed, left_of_it) in enumerate(waiting, start=1):
+        started = time.monotonic()
         try:
-            with memory_errors(run.settings.batch_size):
-                _run(run, loaded[0], folder, f"run {number} of {len(waiting)}, {run.folder}: ")
+            if needed != source:
+                model = source = None  # two models need not fit beside each other
+                model, source = needed.load(), needed
+            with memory_errors(run.settings.batch_size, ALONE):
+                _run(run, model, out, f"run {number} of {len(waiting)}, {run.folder}: ")
         except UserError as error:
-            raise UserError(f"{run.folder}: {error}") from error
+            if process_count() > 1:
+                raise UserError(f"{run.folder}: {error}") from error
+            if isinstance(error, Held):
+                complain(f"{run.folder}: another process is making this run; it is left to that one.")
+            else:
+                complain(f"{run.folder}: {error}")
+                failed.append(run.folder)
+            continue
+        done, size, took = done + 1, size + left_of_it, took + time.monotonic() - started
         if number < len(waiting):
-            rate = (time.monotonic() - started) / sum(sizes[:number])
-            complain(f"{number} of {len(waiting)} runs done, {left(rate * sum(sizes[number:]))}.")
+            rest = took / size * sum(its for _, _, its in waiting[number:])
+            complain(f"{done} of {len(waiting)} runs done, {left(rest)}.")
+    return failed
 
 
 def _check_prompts(runs: Sequence[PlannedRun], model: Any) -> None:
-    """Raise UserError if one of the runs has a prompt that the model cannot take, before the first of them is begun."""
+    """Raise UserError if one of the runs has a prompt that the model cannot take."""
     from ..evaluation.local import check_prompts
     from ..evaluation.tasks import are_embedded
 
@@ -115,7 +181,7 @@ def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
     from ..evaluation.summary import save_summary
     from ..evaluation.tasks import are_embedded
 
-    folder, told = out / run.folder, identity(model, model_folder(run.model))
+    folder, told = out / run.folder, identity(model, model_folder(run.model, run.revision))
     if are_embedded(run.settings.tasks):
         from ..evaluation.local import run_local
 
