@@ -24,9 +24,10 @@ from lm_eval.api.registry import get_model
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
-from dystruct.decoding import Block, Fast, Generation, UserError, generate, load
+from dystruct.decoding import Block, Fast, UserError, generate, load
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
+from dystruct.decoding.engine import Finished
 from dystruct.decoding.evaluation import harness, harness_run
 from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
@@ -118,12 +119,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     seen: list[dict[str, Any]] = []
     [blank] = generate(backbone(hashed(3)), ["abc"], Block(4), max_new_tokens=4)
 
-    def saying(model: Any, prompts: Sequence[str], decoder: Any, **options: Any) -> list[Generation]:
+    def saying(model: Any, prompts: Sequence[str], decoder: Any, *, finished: Finished, **options: Any) -> None:
         seen.extend({"prompt": prompt, "decoder": decoder, **options} for prompt in prompts)
-        return [
-            replace(blank, prompt=p, text=next(text for end, (text, _) in SAID.items() if p.endswith(end)))
-            for p in prompts
-        ]
+        for place, prompt in enumerate(prompts):
+            text = next(text for end, (text, _) in SAID.items() if prompt.endswith(end))
+            finished(place, replace(blank, prompt=prompt, text=text), 0.1)
 
     monkeypatch.setattr(harness, "generate", saying)
     return seen

@@ -23,11 +23,11 @@ class Figures:
     """The figures of one decoded item.
 
     useful_tokens, wasted_tokens: before and behind the text's end. passes: forward passes by kind. seconds: its share
-    of the wall time of its batch; latency: from its own first pass to its last. empty: no useful token. repetition: the
-    share of the text's sequences of 4 tokens that stood in it before. confidence: mean probability of the useful tokens
-    when they were last committed, None of an empty text. map_probability, entropy, log_probability: means a window of
-    P(MAP | O), of the posterior's entropy and of the log probability of the partition that was used, in nats; None
-    where no window has a structure.
+    of the wall time, where that of a pass is shared evenly by the rows that took part in it; latency: from its own
+    first pass to its last. empty: no useful token. repetition: the share of the text's sequences of 4 tokens that stood
+    in it before. confidence: mean probability of the useful tokens when they were last committed, None of an empty
+    text. map_probability, entropy, log_probability: means a window of P(MAP | O), of the posterior's entropy and of the
+    log probability of the partition that was used, in nats; None where no window has a structure.
     """
 
     useful_tokens: int
@@ -48,7 +48,7 @@ class Figures:
 
 
 def figures(generation: Generation, seconds: float, prior: PriorConfig | None) -> Figures:
-    """The figures of a generation. seconds: its share of its batch's wall time. prior: of a decoder that has one."""
+    """The figures of a generation. seconds: its share of the wall time. prior: of a decoder that has one."""
     structured = [window for window in generation.windows if window.structure is not None] if prior else []
     tops = [_map_probability(window, prior) for window in structured] if prior else []
     return Figures(

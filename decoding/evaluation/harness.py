@@ -10,7 +10,6 @@ is decoded are model arguments here, the same for all tasks. A task that asks fo
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from ..backbone import Backbone, load
+from ..engine import Finished
 from ..errors import UserError
 from ..forward import Caching
 from ..generation import generate
@@ -29,6 +29,7 @@ from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from .settings import RunSettings
 
 BATCH_SIZE = 8
+Members = Sequence[tuple[int, int]]  # numbers of requests, and which repeat of it each is
 
 
 class Records(Protocol):
@@ -140,14 +141,16 @@ class DystructLM(LM):
             else:
                 groups.setdefault(self._stops(request), []).append((number, repeat))
         for stop, members in groups.items():
-            for batch in _batches(members, self.settings.batch_size):
-                prompts = [requests[number].args[0] for number, _ in batch]
-                found, seconds = self._generate(prompts, stop)
-                for (number, repeat), generation in zip(batch, found, strict=True):
+            for group in _groups(members, self.settings.together):
+
+                def finished(place: int, generation: Generation, seconds: float, group: Members = group) -> None:
+                    number, repeat = group[place]
                     texts[number] = generation.text
                     if self.records is not None:
                         self.records.add_text(requests[number], repeat, generation, seconds)
                     self.cache_hook.add_partial("generate_until", requests[number].args, generation.text)
+
+                self._generate([requests[number].args[0] for number, _ in group], stop, finished)
         texts |= {number: texts[first[place]] for number, place in filling}
         return [texts[number] for number in range(len(requests))]
 
@@ -233,10 +236,8 @@ class DystructLM(LM):
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _generate(self, prompts: Sequence[str], stop: tuple[str, ...]) -> tuple[list[Generation], float]:
-        """Generations, and seconds a prompt."""
-        started = time.perf_counter()
-        found = generate(
+    def _generate(self, prompts: Sequence[str], stop: tuple[str, ...], finished: Finished) -> None:
+        generate(
             self.model,
             prompts,
             self.decoder,
@@ -247,8 +248,8 @@ class DystructLM(LM):
             seed=self.settings.seeds[0],
             batch_size=self.settings.batch_size,
             prefix_cache=self.settings.prefix_cache,
+            finished=finished,
         )
-        return found, (time.perf_counter() - started) / len(prompts)
 
     def _likelihood(self, context: str, answer: str) -> tuple[float, bool]:
         """Of an answer. Raises UserError where its masked copies do not fit into the device's memory together."""
@@ -300,6 +301,6 @@ def own_device(asked: str | None = None) -> str | None:
     return f"cuda:{rank}" if rank is not None and torch.cuda.is_available() else None
 
 
-def _batches(members: Sequence[tuple[int, int]], size: int) -> Iterator[Sequence[tuple[int, int]]]:
+def _groups(members: Members, size: int) -> Iterator[Members]:
     for start in range(0, len(members), size):
         yield members[start : start + size]

@@ -1,7 +1,8 @@
 """The embedded domains, item by item: decode, score, put on record; what is on record already is left out.
 
-Items go in batches of one seed and one draw; all seeds and draws of a batch's items come before the next items, so
-that a run that is stopped early has whole items to compare.
+Items go in groups of one seed and one draw, several batches long, and each is on record as soon as it is finished; all
+seeds and draws of a group's items come before the next items, so that a run that is stopped early has whole items to
+compare.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..backbone import Backbone
 from ..files import save_text
 from ..generation import encoded, generate
 from ..tiny.problem import Problem
+from ..trace import Generation
 from . import tasks
 from .checks import check_code, check_local
 from .draws import with_draw
@@ -31,7 +33,7 @@ from .settings import RunSettings, defaults_of, free_of, prior_of
 class Progress:
     """How far a run is: items (under each seed and draw) on record, in all, right, and about how many seconds are left.
 
-    correct: None where answers are scored at the end only. seconds_left: None until a batch of this attempt is done.
+    correct: None where answers are scored at the end only. seconds_left: None until an item of this attempt is done.
     """
 
     done: int
@@ -49,7 +51,7 @@ def run_local(
 ) -> None:
     """Decode and score every item of the embedded tasks that `folder` does not hold yet.
 
-    identity: the model's (see `settings.identity`). report: called at the beginning and after every batch. Raises
+    identity: the model's (see `settings.identity`). report: called at the beginning and after every item. Raises
     UserError for tasks, limits and decoders that there are not, for code without execute_code, for prompts that the
     model cannot take, and for a folder that holds a run of other settings; the folder is as it was then. A larger limit
     than that of the run in the folder prolongs it. A samples.jsonl that is there is brought up to date.
@@ -71,14 +73,16 @@ def run_local(
         before, correct = len(records.done), _correct(folder, settings, problems)
         started = time.monotonic()
         _report(report, Progress(before, every, correct, None))
-        for batch in _batches(settings, problems):
-            left = records.left(batch)
-            if not left:
-                continue
-            correct += _decode(settings, model, decoder, problems[left[0][0]], left, records)
-            done = len(records.done)
+
+        def recorded(right: bool) -> None:
+            nonlocal correct
+            correct, done = correct + right, len(records.done)
             rate = (time.monotonic() - started) / (done - before)
             _report(report, Progress(done, every, correct, rate * (every - done)))
+
+        for group in _groups(settings, problems):
+            if left := records.left(group):
+                _decode(settings, model, decoder, problems[left[0][0]], left, records, recorded)
     if (folder / SAMPLES).exists():
         write_samples(settings, folder)
 
@@ -99,22 +103,47 @@ def told(problems: Mapping[str, Sequence[Problem]]) -> dict[str, dict[str, Any]]
     return {task: {"items": len(asked), "digest": tasks.digest(asked)} for task, asked in problems.items()}
 
 
-def _batches(settings: RunSettings, problems: Mapping[str, list[Problem]]) -> Iterator[list[Key]]:
+def _groups(settings: RunSettings, problems: Mapping[str, list[Problem]]) -> Iterator[list[Key]]:
     for task, asked in problems.items():
-        for start in range(0, len(asked), settings.batch_size):
-            numbers = range(start, min(start + settings.batch_size, len(asked)))
+        for start in range(0, len(asked), settings.together):
+            numbers = range(start, min(start + settings.together, len(asked)))
             for seed in settings.seeds:
                 for draw in range(settings.draws):
                     yield [(task, number, seed, draw) for number in numbers]
 
 
 def _decode(
-    settings: RunSettings, model: Backbone, decoder: Any, asked: list[Problem], keys: list[Key], records: RunFolder
-) -> int:
-    """Decode the items of these keys, which differ in the item only, score and record them; how many are right."""
+    settings: RunSettings,
+    model: Backbone,
+    decoder: Any,
+    asked: list[Problem],
+    keys: list[Key],
+    records: RunFolder,
+    recorded: Callable[[bool], None],
+) -> None:
+    """Decode the items of these keys, which differ in the item only, score and record them.
+
+    recorded: told of each that is on record whether it is right.
+    """
     _, _, seed, draw = keys[0]
-    started = time.perf_counter()
-    found = generate(
+
+    def finished(place: int, generation: Generation, seconds: float) -> None:
+        key = keys[place]
+        problem = asked[key[1]]
+        score = tasks.score(problem, generation.text, execute_code=settings.execute_code)
+        record = {
+            **dict(zip(("task", "item", "seed", "draw"), key, strict=True)),
+            "kind": problem.kind,
+            "correct": score.correct,
+            "reason": score.reason,
+            "value": tasks.value_of(problem, generation.text),
+            "text": generation.text,
+            **vars(figures(generation, seconds, prior_of(decoder))),
+        }
+        records.add(record, generation.plain() if settings.traces else None)
+        recorded(score.correct)
+
+    generate(
         model,
         [asked[item].question for _, item, _, _ in keys],
         with_draw(decoder, draw),
@@ -126,24 +155,8 @@ def _decode(
         batch_size=settings.batch_size,
         chat=settings.chat,
         prefix_cache=settings.prefix_cache,
+        finished=finished,
     )
-    seconds = (time.perf_counter() - started) / len(keys)
-    correct = 0
-    for key, generation in zip(keys, found, strict=True):
-        problem = asked[key[1]]
-        score = tasks.score(problem, generation.text, execute_code=settings.execute_code)
-        correct += score.correct
-        record = {
-            **dict(zip(("task", "item", "seed", "draw"), key, strict=True)),
-            "kind": problem.kind,
-            "correct": score.correct,
-            "reason": score.reason,
-            "value": tasks.value_of(problem, generation.text),
-            "text": generation.text,
-            **vars(figures(generation, seconds, prior_of(decoder))),
-        }
-        records.add(record, generation.plain() if settings.traces else None)
-    return correct
 
 
 def write_samples(settings: RunSettings, folder: Path) -> None:

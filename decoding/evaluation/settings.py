@@ -104,6 +104,11 @@ class RunSettings:
         return cls(**values)
 
     @property
+    def together(self) -> int:
+        """Items of one call of `generate`, in which a row that is finished makes room for the next item."""
+        return 8 * self.batch_size
+
+    @property
     def label(self) -> str:
         """What tables call the run."""
         return self.name or self.decoder
