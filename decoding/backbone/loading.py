@@ -5,7 +5,6 @@ Everything that can be wrong with a model's name, its files or this machine ends
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -20,14 +19,13 @@ import torch
 from dystruct.model import EvidenceWeights
 
 from ..calibration_file import read_calibration
-from ..device import check_device
 from ..errors import UserError
 from .backbone import Backbone, first_line
 from .formats import Format, recognise
 from .masked_lm import adapt
+from .placing import checked_device, checked_dtype, checked_map, has_accelerate, memory_errors
 
 TINY = "tiny"
-_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # accelerate's
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -70,7 +68,8 @@ def load(
     `from_pretrained`, such as quantization_config, or distributed_config, which under torchrun gives each process a
     part of every layer: DistributedConfig(tp_plan="auto").
 
-    Raises UserError when the model is not found, is of no such format, has no mask token or is damaged.
+    Raises UserError when the model is not found, is of no such format, has no mask token, is damaged or does not fit
+    into the device's memory.
     """
     if device is not None and device_map is not None:
         raise UserError("device and device_map exclude each other; give one of them.")
@@ -78,18 +77,18 @@ def load(
         raise UserError("neutral and a calibration's weights exclude each other; give one of them.")
     if "torch_dtype" in options:
         raise UserError("torch_dtype is called dtype here; say dtype=….")
-    if device_map is not None and not _accelerate():
+    if device_map is not None and not has_accelerate():
         raise UserError("A device_map needs accelerate; install it with: pip install 'dystruct[accelerate]'.")
-    device = torch.device(_checked_device(device))
+    device = torch.device(checked_device(device))
     stored = device.type != "cpu" or device_map is not None
-    options |= {"dtype": _checked_dtype(dtype) or ("auto" if stored else torch.float32)}
+    options |= {"dtype": checked_dtype(dtype) or ("auto" if stored else torch.float32)}
     if device_map is not None:
-        options["device_map"] = _checked_map(device_map)
-    elif device.type != "cpu" and _accelerate() and "distributed_config" not in options:
+        options["device_map"] = checked_map(device_map)
+    elif device.type != "cpu" and has_accelerate() and "distributed_config" not in options:
         options["device_map"] = {"": device}  # each tensor goes there as it is read
     source = _find(name_or_path, revision)
     content = _read_config(source)
-    with _quiet():
+    with _quiet(), memory_errors(source.name):
         found = recognise(content, source.folder, source.name)
         tokenizer = _tokenizer(source, found)
         mask_id = _special_id(content, tokenizer, "mask", source.name)
@@ -121,7 +120,8 @@ def load(
         compiled=compiled,
     )
     if compiled:
-        model.warm_up()
+        with memory_errors(source.name):
+            model.warm_up()
     return model
 
 
@@ -329,35 +329,6 @@ def _prompt_format(content: dict[str, Any], tokenizer: Any, found: Format, name:
             f"The prompt_format {prompt_format!r} in the config.json of {name!r} must name {{prompt}} once; correct it."
         )
     return prompt_format
-
-
-def _checked_device(device: str | torch.device | None) -> str:
-    name = str(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    check_device(name)
-    return name
-
-
-def _checked_map(device_map: Any) -> Any:
-    if isinstance(device_map, str) and device_map not in _MAPS:
-        try:
-            check_device(device_map)
-        except UserError as error:
-            raise UserError(
-                f"There is no device map {device_map!r}; give {', '.join(_MAPS)}, a device of this machine, or in "
-                f"Python a dictionary."
-            ) from error
-    return device_map
-
-
-def _checked_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if dtype is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
-        raise UserError(f"There is no dtype {str(dtype)!r} of a model; give float32, bfloat16 or float16.")
-    return found
-
-
-def _accelerate() -> bool:
-    return importlib.util.find_spec("accelerate") is not None
 
 
 @contextmanager
