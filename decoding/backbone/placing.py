@@ -13,6 +13,7 @@ from ..device import check_device
 from ..errors import UserError
 
 _MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # accelerate's
+_IN_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 def checked_device(device: str | torch.device | None) -> str:
@@ -69,6 +70,7 @@ def _out_of_memory(error: BaseException | None) -> bool:
     """Whether the error is that, or came of it; the CPU, MPS and a GPU that is full say so in words only."""
     if error is None:
         return False
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
     said = str(error).lower()
-    told = isinstance(error, torch.OutOfMemoryError | MemoryError) or "out of memory" in said
-    return told or "can't allocate memory" in said or _out_of_memory(error.__cause__)
+    return any(words in said for words in _IN_WORDS) or _out_of_memory(error.__cause__)
