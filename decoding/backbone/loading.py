@@ -19,6 +19,7 @@ import torch
 from dystruct.model import EvidenceWeights
 
 from ..calibration_file import read_calibration
+from ..ending import check_unicode
 from ..errors import UserError
 from .backbone import Backbone, first_line
 from .formats import Format, recognise
@@ -26,6 +27,7 @@ from .masked_lm import adapt
 from .placing import checked_device, checked_dtype, checked_map, has_accelerate, memory_errors
 
 TINY = "tiny"
+_SPECIAL = re.compile(r"<\|[^|<>\s]+\|>")
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -53,6 +55,7 @@ def load(
     weights: str | Path | None = None,
     force_weights: bool = False,
     neutral: bool = False,
+    prompt_format: str | None = None,
     compiled: bool = False,
     **options: Any,
 ) -> Backbone:
@@ -63,7 +66,9 @@ def load(
     default float32 on the CPU, else the checkpoint's. revision: a branch, tag or commit of the Hub. device_map:
     instead of a device, how accelerate spreads the model over several ("auto", or a dictionary). weights: a
     calibration file, in place of the one in the model's folder; force_weights: take it though it was fitted on another
-    model; neutral: take neutral evidence weights whatever the folder holds. compiled: let torch.compile make the
+    model; neutral: take neutral evidence weights whatever the folder holds. prompt_format: what stands around a prompt
+    that is no user's turn, with special tokens as the tokenizer writes them, as in "<|beginoftext|>{prompt}"; default
+    the config's, else for a masked LM its first token, and nothing for others. compiled: let torch.compile make the
     forward pass, which takes a while at first and pays in long runs. options: further arguments of transformers'
     `from_pretrained`, such as quantization_config, or distributed_config, which under torchrun gives each process a
     part of every layer: DistributedConfig(tp_plan="auto").
@@ -79,6 +84,8 @@ def load(
         raise UserError("torch_dtype is called dtype here; say dtype=….")
     if device_map is not None and not has_accelerate():
         raise UserError("A device_map needs accelerate; install it with: pip install 'dystruct[accelerate]'.")
+    if prompt_format is not None:
+        _check_prompt_format(prompt_format)
     device = torch.device(checked_device(device))
     stored = device.type != "cpu" or device_map is not None
     options |= {"dtype": checked_dtype(dtype) or ("auto" if stored else torch.float32)}
@@ -91,6 +98,7 @@ def load(
     with _quiet(), memory_errors(source.name):
         found = recognise(content, source.folder, source.name)
         tokenizer = _tokenizer(source, found)
+        _check_special_tokens(prompt_format or "", tokenizer, source.name)
         mask_id = _special_id(content, tokenizer, "mask", source.name)
         eos_id = _special_id(content, tokenizer, "eos", source.name)
         network = _network(source, found, options)
@@ -115,7 +123,7 @@ def load(
         max_length=context,
         weights=evidence,
         calibrated=calibrated,
-        prompt_format=_prompt_format(content, tokenizer, found, source.name),
+        prompt_format=prompt_format or _prompt_format(content, tokenizer, found, source.name),
         end_ids=frozenset(_end_ids(content, tokenizer, found)),
         compiled=compiled,
     )
@@ -318,6 +326,26 @@ def _end_ids(content: dict[str, Any], tokenizer: Any, found: Format) -> Iterator
     turn_end = tokenizer.get_vocab().get(found.turn_end)
     if turn_end is not None and getattr(tokenizer, "chat_template", None):
         yield turn_end
+
+
+def _check_prompt_format(prompt_format: str) -> None:
+    if not isinstance(prompt_format, str) or prompt_format.count("{prompt}") != 1:
+        raise UserError(
+            f"prompt_format must name {{prompt}} once, as '<|beginoftext|>{{prompt}}' does, not {prompt_format!r}."
+        )
+    check_unicode("prompt_format", prompt_format)
+
+
+def _check_special_tokens(prompt_format: str, tokenizer: Any, name: str) -> None:
+    """What looks like a special token must be one, or the model would read it letter by letter."""
+    for token in _SPECIAL.findall(prompt_format):
+        ids = tokenizer(token, add_special_tokens=False)["input_ids"]
+        if tokenizer.convert_ids_to_tokens(ids) != [token]:
+            begins = getattr(tokenizer, "bos_token", None)
+            raise UserError(
+                f"prompt_format has {token!r}, which is no token of model {name!r}; write its special tokens as its "
+                f"tokenizer has them" + (f", such as {begins!r}." if begins else ".")
+            )
 
 
 def _prompt_format(content: dict[str, Any], tokenizer: Any, found: Format, name: str) -> str:

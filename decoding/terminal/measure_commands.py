@@ -18,6 +18,7 @@ from ..wording import left
 from . import options
 from .decoder_options import BlockLength, Decoder, Structure
 from .model_options import Chat, Model, Source, WeightedSource
+from .prompt_format import PromptFormat, load_prompted
 from .reporting import complain, memory_errors, status
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def calibrate(
     weights: WeightsFile,
     model: Model = "tiny",
     chat: Chat = False,
+    prompt_format: PromptFormat = None,
     source: Source,
     domain: Domains = None,
     problems: ProblemsOfEach = None,
@@ -167,7 +169,7 @@ def calibrate(
     from .calibration_table import provenance, show_report
 
     own = None if file is None else _problems_of(file)
-    backbone = source.load(model, neutral=True)
+    backbone = load_prompted(source, model, prompt_format, chat, neutral=True)
     known, told = _held_out(domains, problems or PROBLEMS) if own is None else own
     where = "along known answers" if trajectory == "reference" else "on the model's own trajectories"
     complain(f"diagnosing windows of {len(known)} problems {where}.")
@@ -232,6 +234,7 @@ def accuracy(
     structure: Structure = None,
     block_length: BlockLength = None,
     chat: Chat = False,
+    prompt_format: PromptFormat = None,
     domain: Domain = "maths",
     problems: Problems = 200,
     split: Split = "test",
@@ -256,7 +259,7 @@ def accuracy(
     given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
     chosen = named_decoder(decoder, {name: value for name, value in given.items() if value is not None})
     check_scorable(domain, execute_code=execute_code)
-    backbone = source.load(model)
+    backbone = load_prompted(source, model, prompt_format, chat)
     with memory_errors(min(batch_size, problems)):
         found = measure_accuracy(
             backbone,
