@@ -5,7 +5,7 @@
     standardisation    null: the features enter as they are
     position, gap      weights by feature, each with an intercept beside it
     gap_base_rate      how often the gap targets were 1; null if the fit has no intercept to hold it
-    provenance         penalty lambda, numbers of problems and rows, seed, and what the fit was worth
+    provenance         which problems and how they were put, penalty lambda, counts, seed, and what the fit was worth
 
 Weights fitted on one model mean nothing on another, so reading them for another model is an error unless forced.
 """

@@ -98,6 +98,7 @@ def generate(
         "stop": list(stop),
         "seed": seed,
         "chat": chat,
+        "prompt_format": None if chat else model.prompt_format,
         "prefix_cache": prefix_cache,
     }
     engine = Engine(

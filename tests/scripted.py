@@ -96,10 +96,10 @@ class Network:
 
 
 class Letters:
-    """A tokenizer of one letter a token."""
+    """A tokenizer of one letter a token, which drops line ends."""
 
     def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
-        return {"input_ids": [ord(letter) - ord("a") + FIRST_LETTER for letter in text]}
+        return {"input_ids": [ord(letter) - ord("a") + FIRST_LETTER for letter in text if letter != "\n"]}
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str:
         names = {EOS: "" if skip_special_tokens else "<end>", MASK: "" if skip_special_tokens else "<mask>"}

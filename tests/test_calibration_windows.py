@@ -20,6 +20,7 @@ from scripted import EOS, FIRST_LETTER, Letters, backbone, hashed, uneven_weight
 
 ANSWER = "abcdefghab" * 3
 PROMPT = 2  # tokens
+STOP = FIRST_LETTER + 9  # j, where it ends a turn
 
 
 def letter(place: int, text: str = ANSWER) -> int:
@@ -252,14 +253,16 @@ def test_what_a_weld_replaces_did_not_stand() -> None:
     assert without.targets.tolist() == [0, 0, 0]
 
 
-def test_other_end_tokens_are_end_tokens() -> None:
-    stop = FIRST_LETTER + 9  # a letter that ends a turn
-    model = replace(
-        backbone(written(lambda known, place: letter(place - PROMPT, "abc") if place - PROMPT < 3 else stop)),
-        end_ids=frozenset({EOS, stop}),
-    )
-    (window,) = windows_on_own_trajectory(model, [Known("ab", "abc")], decoder=ONE_BLOCK)
+@pytest.mark.parametrize("answer", ["abc", "abcj"])
+@pytest.mark.parametrize("said", [EOS, STOP])
+def test_other_end_tokens_are_end_tokens(said: int, answer: str) -> None:
+    """Whichever the model says, and if the answer holds one of its own."""
+    script = written(lambda known, place: letter(place - PROMPT, "abc") if place - PROMPT < 3 else said)
+    model, known = replace(backbone(script), end_ids=frozenset({EOS, STOP})), [Known("ab", answer)]
+    (window,) = windows_on_own_trajectory(model, known, decoder=ONE_BLOCK)
     assert window.targets.tolist() == [0] * 6
+    for window in windows_along_reference(model, known, prior=PriorConfig(6, 6)):
+        assert window.targets.tolist() == [0] * len(window.targets)
 
 
 @pytest.mark.parametrize("follow", [windows_along_reference, windows_on_own_trajectory])

@@ -65,6 +65,8 @@ def test_calibrate_writes_weights_report_and_picture(run: Run, letters: list[tup
     provenance = json.loads(Path("w.json").read_text())["provenance"]
     assert provenance["problems"] == report["problems"] and provenance["positions"] == report["position"]["rows"]
     assert provenance["held_out"]["gap"]["verdict"] == report["gap"]["verdict"]
+    put = {name: provenance[name] for name in ("split", "chat", "prompt_format")}
+    assert put == {"split": "validation", "chat": False, "prompt_format": "{prompt}\n"} and "file" not in provenance
     assert Path("p.svg").read_text().lstrip().startswith("<?xml")
 
 

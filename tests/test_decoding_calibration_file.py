@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from dystruct.decoding import UserError
+from dystruct.decoding import UserError, calibration
 from dystruct.decoding.calibration_file import FILE_NAME, fingerprint, read_calibration, write_calibration
+from dystruct.inference.calibration import from_windows
 from dystruct.model import EvidenceWeights
 
 finite = st.floats(-1e6, 1e6)
@@ -163,3 +165,18 @@ def test_a_base_rate_that_is_none_is_refused(folder: Path, value: Any) -> None:
     content = json.loads((folder / FILE_NAME).read_text())
     (folder / FILE_NAME).write_text(json.dumps(content | {"gap_base_rate": value}))
     refused(None, folder, "cannot be read")
+
+
+def test_the_example_of_fitting_in_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(from_windows, "REFITS", 5)
+    [example] = re.findall(r"^```python\n(.*?)^```", calibration.__doc__ or "", flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(example, "example", "exec"), names)
+    assert names["found"].report.position.verdict in capsys.readouterr().out
+    model = names["model"]
+    assert model.calibrated and same(model.weights, names["found"].fit.weights)
+    content = json.loads((tmp_path / "weights.json").read_text())
+    assert content["provenance"] == {"problems": "sums", "count": 10}

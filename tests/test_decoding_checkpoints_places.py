@@ -13,12 +13,14 @@ import torch
 from huggingface_hub.utils import are_progress_bars_disabled
 from transformers.utils import logging
 
+import dystruct.decoding
 from checkpoint_models import (
     assert_computes,
     refused,
     rewrite,
 )
 from checkpoints import Checkpoint, llada_outputs
+from command_line import Run
 from dystruct.decoding import Backbone, load
 from dystruct.decoding.backbone import loading, model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
@@ -111,8 +113,69 @@ def test_a_device_map(llada: Path, checkpoints: dict[str, Checkpoint]) -> None:
     refused(llada, "weights.*cannot be read.*check device_map", device_map={"": "everywhere"})
 
 
+OUT_OF_MEMORY = {
+    "CUDA": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 112.00 MiB.\nGPU 0 has a capacity of 8"),
+    "a full GPU": RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+    "MPS": RuntimeError("MPS backend out of memory (MPS allocated: 8.92 GiB)"),
+    "CPU": RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to"),
+    "the system": RuntimeError("unable to mmap 1024 bytes from file <m.safetensors>: Cannot allocate memory (12)"),
+    "Python": MemoryError(),
+}
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY.values(), ids=OUT_OF_MEMORY)
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        ("llada", "transformers.LlamaForCausalLM.from_pretrained"),
+        ("llada", "transformers.LlamaForCausalLM.to"),
+        ("llada", "transformers.LlamaModel.forward"),
+        ("bert", "transformers.AutoModelForMaskedLM.from_pretrained"),
+        ("bert", "transformers.BertForMaskedLM.to"),
+        ("bert", "transformers.BertForMaskedLM.forward"),
+    ],
+)
+def test_a_device_whose_memory_is_too_small(
+    models: dict[str, Backbone], monkeypatch: pytest.MonkeyPatch, kind: str, step: str, error: Exception
+) -> None:
+    """Wherever it shows: the files are not to blame, nor the architecture."""
+
+    def full(*given: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(step, full)
+    message = refused(models[kind].name, "^The device's memory is too small for model", device="cpu")
+    assert models[kind].name in message
+    assert all(remedy in message for remedy in ("--device)", "--device-map auto", "--dtype bfloat16"))
+
+
+def test_on_the_command_line_too(run: Run, llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any, **options: Any) -> None:
+        raise OUT_OF_MEMORY["CUDA"]
+
+    monkeypatch.setattr(dystruct.decoding, "load", load)
+    monkeypatch.setattr("transformers.LlamaForCausalLM.to", full)
+    run("generate", "the sum", "--model", str(llada)).refused("memory is too small for model", "--device-map auto")
+
+
+def test_a_device_whose_memory_is_too_small_for_compiling(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any, **options: Any) -> None:
+        raise OUT_OF_MEMORY["CUDA"]
+
+    monkeypatch.setattr(torch, "compile", lambda *given, **options: full)
+    refused(llada, "^The device's memory is too small", compiled=True)
+
+
+def test_an_error_that_is_not_the_memorys_stays_what_it_is(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any, **options: Any) -> None:
+        raise RuntimeError("Error while deserializing header")
+
+    monkeypatch.setattr("transformers.LlamaForCausalLM.from_pretrained", broken)
+    refused(llada, "weights.*cannot be read.*damaged")
+
+
 def test_a_device_map_without_accelerate(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_accelerate", lambda: False)
+    monkeypatch.setattr(loading, "has_accelerate", lambda: False)
     refused(llada, r"pip install 'dystruct\[accelerate\]'", device_map="auto")
 
 

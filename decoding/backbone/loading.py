@@ -5,7 +5,6 @@ Everything that can be wrong with a model's name, its files or this machine ends
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -20,14 +19,15 @@ import torch
 from dystruct.model import EvidenceWeights
 
 from ..calibration_file import read_calibration
-from ..device import check_device
+from ..ending import check_unicode
 from ..errors import UserError
 from .backbone import Backbone, first_line
 from .formats import Format, recognise
 from .masked_lm import adapt
+from .placing import checked_device, checked_dtype, checked_map, has_accelerate, memory_errors
 
 TINY = "tiny"
-_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # accelerate's
+_SPECIAL = re.compile(r"<\|[^|<>\s]+\|>")
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -55,6 +55,7 @@ def load(
     weights: str | Path | None = None,
     force_weights: bool = False,
     neutral: bool = False,
+    prompt_format: str | None = None,
     compiled: bool = False,
     **options: Any,
 ) -> Backbone:
@@ -65,12 +66,15 @@ def load(
     default float32 on the CPU, else the checkpoint's. revision: a branch, tag or commit of the Hub. device_map:
     instead of a device, how accelerate spreads the model over several ("auto", or a dictionary). weights: a
     calibration file, in place of the one in the model's folder; force_weights: take it though it was fitted on another
-    model; neutral: take neutral evidence weights whatever the folder holds. compiled: let torch.compile make the
+    model; neutral: take neutral evidence weights whatever the folder holds. prompt_format: what stands around a prompt
+    that is no user's turn, with special tokens as the tokenizer writes them, as in "<|beginoftext|>{prompt}"; default
+    the config's, else for a masked LM its first token, and nothing for others. compiled: let torch.compile make the
     forward pass, which takes a while at first and pays in long runs. options: further arguments of transformers'
     `from_pretrained`, such as quantization_config, or distributed_config, which under torchrun gives each process a
     part of every layer: DistributedConfig(tp_plan="auto").
 
-    Raises UserError when the model is not found, is of no such format, has no mask token or is damaged.
+    Raises UserError when the model is not found, is of no such format, has no mask token, is damaged or does not fit
+    into the device's memory.
     """
     if device is not None and device_map is not None:
         raise UserError("device and device_map exclude each other; give one of them.")
@@ -78,20 +82,23 @@ def load(
         raise UserError("neutral and a calibration's weights exclude each other; give one of them.")
     if "torch_dtype" in options:
         raise UserError("torch_dtype is called dtype here; say dtype=….")
-    if device_map is not None and not _accelerate():
+    if device_map is not None and not has_accelerate():
         raise UserError("A device_map needs accelerate; install it with: pip install 'dystruct[accelerate]'.")
-    device = torch.device(_checked_device(device))
+    if prompt_format is not None:
+        _check_prompt_format(prompt_format)
+    device = torch.device(checked_device(device))
     stored = device.type != "cpu" or device_map is not None
-    options |= {"dtype": _checked_dtype(dtype) or ("auto" if stored else torch.float32)}
+    options |= {"dtype": checked_dtype(dtype) or ("auto" if stored else torch.float32)}
     if device_map is not None:
-        options["device_map"] = _checked_map(device_map)
-    elif device.type != "cpu" and _accelerate() and "distributed_config" not in options:
+        options["device_map"] = checked_map(device_map)
+    elif device.type != "cpu" and has_accelerate() and "distributed_config" not in options:
         options["device_map"] = {"": device}  # each tensor goes there as it is read
     source = _find(name_or_path, revision)
     content = _read_config(source)
-    with _quiet():
+    with _quiet(), memory_errors(source.name):
         found = recognise(content, source.folder, source.name)
         tokenizer = _tokenizer(source, found)
+        _check_special_tokens(prompt_format or "", tokenizer, source.name)
         mask_id = _special_id(content, tokenizer, "mask", source.name)
         eos_id = _special_id(content, tokenizer, "eos", source.name)
         network = _network(source, found, options)
@@ -116,12 +123,13 @@ def load(
         max_length=context,
         weights=evidence,
         calibrated=calibrated,
-        prompt_format=_prompt_format(content, tokenizer, found, source.name),
+        prompt_format=prompt_format or _prompt_format(content, tokenizer, found, source.name),
         end_ids=frozenset(_end_ids(content, tokenizer, found)),
         compiled=compiled,
     )
     if compiled:
-        model.warm_up()
+        with memory_errors(source.name):
+            model.warm_up()
     return model
 
 
@@ -320,6 +328,26 @@ def _end_ids(content: dict[str, Any], tokenizer: Any, found: Format) -> Iterator
         yield turn_end
 
 
+def _check_prompt_format(prompt_format: str) -> None:
+    if not isinstance(prompt_format, str) or prompt_format.count("{prompt}") != 1:
+        raise UserError(
+            f"prompt_format must name {{prompt}} once, as '<|beginoftext|>{{prompt}}' does, not {prompt_format!r}."
+        )
+    check_unicode("prompt_format", prompt_format)
+
+
+def _check_special_tokens(prompt_format: str, tokenizer: Any, name: str) -> None:
+    """What looks like a special token must be one, or the model would read it letter by letter."""
+    for token in _SPECIAL.findall(prompt_format):
+        ids = tokenizer(token, add_special_tokens=False)["input_ids"]
+        if tokenizer.convert_ids_to_tokens(ids) != [token]:
+            begins = getattr(tokenizer, "bos_token", None)
+            raise UserError(
+                f"prompt_format has {token!r}, which is no token of model {name!r}; write its special tokens as its "
+                f"tokenizer has them" + (f", such as {begins!r}." if begins else ".")
+            )
+
+
 def _prompt_format(content: dict[str, Any], tokenizer: Any, found: Format, name: str) -> str:
     """The config's, or for a masked LM one that begins as the texts it was trained on."""
     start = (getattr(tokenizer, "cls_token", None) or "") if found.masked_lm else ""
@@ -329,35 +357,6 @@ def _prompt_format(content: dict[str, Any], tokenizer: Any, found: Format, name:
             f"The prompt_format {prompt_format!r} in the config.json of {name!r} must name {{prompt}} once; correct it."
         )
     return prompt_format
-
-
-def _checked_device(device: str | torch.device | None) -> str:
-    name = str(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    check_device(name)
-    return name
-
-
-def _checked_map(device_map: Any) -> Any:
-    if isinstance(device_map, str) and device_map not in _MAPS:
-        try:
-            check_device(device_map)
-        except UserError as error:
-            raise UserError(
-                f"There is no device map {device_map!r}; give {', '.join(_MAPS)}, a device of this machine, or in "
-                f"Python a dictionary."
-            ) from error
-    return device_map
-
-
-def _checked_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if dtype is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
-        raise UserError(f"There is no dtype {str(dtype)!r} of a model; give float32, bfloat16 or float16.")
-    return found
-
-
-def _accelerate() -> bool:
-    return importlib.util.find_spec("accelerate") is not None
 
 
 @contextmanager

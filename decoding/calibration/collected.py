@@ -34,16 +34,18 @@ def collected_windows(
     collect: Collect,
     beyond: int = 0,
     report: Callable[[int, float], None] | None = None,
+    *,
+    chat: bool = False,
 ) -> list[DiagnosedWindow]:
     """The windows of all problems, numbered as in `known`; the parts that are on record are not observed again.
 
     path: the file of records. settings: all that windows depend on, but for the problems, as plain data. collect: gives
     the windows of a part's problems. beyond: how many tokens may follow an answer. report: called behind
-    each part that was observed, with how many problems are done and about how many seconds are left. Raises UserError
-    if the file was begun with other settings or problems or is none of ours, if a prompt occurs twice, and if a problem
-    is too long for the model.
+    each part that was observed, with how many problems are done and about how many seconds are left. chat: whether
+    `collect` puts questions as users' turns. Raises UserError if the file was begun with other settings or problems or
+    is none of ours, if a prompt occurs twice, if a problem is too long for the model, and if that knows no turns.
     """
-    ids = encoded(model, known, beyond)
+    ids = encoded(model, known, beyond, chat=chat)
     lengths = [len(prompt) + len(answer) for prompt, answer in zip(*ids, strict=True)]
     order = sorted(range(len(known)), key=lambda index: lengths[index])  # rows of like length, as in a batch
     questions = hashlib.sha256(json.dumps([*ids, [problem.domain for problem in known]]).encode()).hexdigest()[:16]

@@ -8,13 +8,20 @@ tokens are compared with the reference by `alignment`.
 
 A position's d is 1 if it is wrong, or if a commit of it did not stand. It is wrong, along the reference, if what the
 diagnostic passes predicted for it at last is not the reference's token; on the own trajectory, if what was decoded is
-not. A commit did not stand if a diagnostic pass took it back (R4), or if a weld put another token in its place.
+not. All of the model's end tokens count as one. A commit did not stand if a diagnostic pass took it back (R4), or if
+a weld put another token in its place.
+
+A question is put as `generate` puts a prompt: in the model's prompt format, or with chat in its chat template. Where
+the format puts nothing behind a question, a line end follows it, or the answer would go on in the question's last line.
+Question and answer are tokenised apart, as they are when a model goes on with a prompt. The line end is the question's,
+since a vocabulary may hold a token such as "?\\n": put so, the tokens of both are those of the whole text wherever a
+tokenizer begins anew behind a line end, as Qwen2's does, which Dream has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -43,22 +50,33 @@ class Known:
     domain: str = ""
 
 
-def encoded(model: Backbone, known: Sequence[Known], beyond: int) -> tuple[list[list[int]], list[list[int]]]:
+def as_asked(model: Backbone, chat: bool) -> Backbone:
+    """The model with the prompt format that calibration problems are put in: with something behind the question."""
+    if chat or not model.prompt_format.endswith("{prompt}"):
+        return model
+    return replace(model, prompt_format=model.prompt_format + "\n")
+
+
+def encoded(
+    model: Backbone, known: Sequence[Known], beyond: int, *, chat: bool = False
+) -> tuple[list[list[int]], list[list[int]]]:
     """Token ids of prompts and answers; beyond: how many tokens may follow an answer.
 
     Raises UserError if a prompt occurs twice, or a problem is too long for the model.
     """
     if not known:
         raise UserError("There are no calibration problems; give some with their answers.")
-    prompt_ids = [model.encode(problem.prompt) for problem in known]
+    asked = as_asked(model, chat)
+    prompt_ids = [asked.encode(problem.prompt, chat=chat) for problem in known]
     answers = [list(model.tokenizer(problem.answer, add_special_tokens=False)["input_ids"]) for problem in known]
     if len(set(map(tuple, prompt_ids))) < len(known):
         raise UserError("The same prompt occurs twice among the calibration problems; give each once.")
-    longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompt_ids, answers, strict=True)) + beyond
-    if longest > model.max_length:
+    lengths = [len(prompt) + len(answer) + beyond for prompt, answer in zip(prompt_ids, answers, strict=True)]
+    if max(lengths) > model.max_length:
+        longest = known[lengths.index(max(lengths))].prompt
         raise UserError(
-            f"A calibration problem takes {longest} tokens, but the context of model {model.name!r} is "
-            f"{model.max_length}; leave long problems out."
+            f"The calibration problem {longest[:40]!r} takes {max(lengths)} tokens, but the context of model "
+            f"{model.name!r} is {model.max_length}; leave long problems out."
         )
     return prompt_ids, answers
 
@@ -96,7 +114,7 @@ class _AlongReference:
             predictions = row.read_predictions()
             features, gaps = row.read_diagnostics()
             reference = (answer[start:end] + [row.model.eos_id] * window.length)[: window.length]
-            wrong = np.array(predictions) != np.array(reference)
+            wrong = np.array(_with_one_end(row.model, predictions)) != np.array(_with_one_end(row.model, reference))
             wrong |= _taken_back(row.steps, start, window.length)
             found.append((features.numpy(), gaps.numpy(), wrong.astype(np.float64)))
             row.write(reference)
@@ -111,14 +129,16 @@ def windows_along_reference(
     passes: int = 4,
     seed: int = 0,
     batch_size: int = 16,
+    chat: bool = False,
 ) -> list[DiagnosedWindow]:
     """Diagnosed windows along each reference answer; their problems are numbered as in `known`.
 
-    prior: its shortest and longest window. passes: K. Raises UserError if a prompt occurs twice, or a problem is too
-    long for the model.
+    prior: its shortest and longest window. passes: K. chat: put each question as a user's turn, in the chat template of
+    an Instruct model. Raises UserError if a prompt occurs twice, a problem is too long for the model, or it knows no
+    turns.
     """
     prior = prior or PriorConfig()
-    prompt_ids, answers = encoded(model, known, prior.max_length)
+    prompt_ids, answers = encoded(model, known, prior.max_length, chat=chat)
     decoder = _AlongReference(dict(zip(map(tuple, prompt_ids), answers, strict=True)), prior, passes)
     longest = max(map(len, answers)) + prior.max_length
     engine = Engine(
@@ -143,21 +163,23 @@ def windows_on_own_trajectory(
     budget: int = 256,
     seed: int = 0,
     batch_size: int = 16,
+    chat: bool = False,
 ) -> list[DiagnosedWindow]:
     """The windows that DyStruct opens when it decodes the problems, numbered as in `known`.
 
     decoder: by default one under the model's weights, a token a pass (`passes="share"`). Windows for which no
-    diagnostic pass was left are not among them. Raises UserError as `windows_along_reference`.
+    diagnostic pass was left are not among them. chat, and errors: as of `windows_along_reference`.
     """
-    _, answers = encoded(model, known, 0)
+    _, answers = encoded(model, known, 0, chat=chat)
     generations = generate(
-        model,
+        as_asked(model, chat),
         [problem.prompt for problem in known],
         decoder or DyStruct(passes="share", weights=model.weights),
         max_new_tokens=max_new_tokens,
         budget=budget,
         seed=seed,
         batch_size=batch_size,
+        chat=chat,
     )
     return [
         window
@@ -169,9 +191,9 @@ def windows_on_own_trajectory(
 def _of_generation(
     generation: Generation, answer: list[int], model: Backbone, problem: int, domain: str
 ) -> Iterator[DiagnosedWindow]:
-    tokens = [model.eos_id if token in model.end_ids else token for token in generation.tokens]
+    tokens = _with_one_end(model, generation.tokens)
     starts = [window.opened.start for window in generation.windows]
-    wrong = wrong_positions(answer, tokens, starts, model.eos_id)
+    wrong = wrong_positions(_with_one_end(model, answer), tokens, starts, model.eos_id)
     for window in generation.windows:
         start, length = window.opened.start, window.opened.length
         if window.structure is None or not window.structure.position_features:
@@ -185,6 +207,11 @@ def _of_generation(
             (wrong[start : start + length] | did_not_stand).astype(np.float64),
             domain,
         )
+
+
+def _with_one_end(model: Backbone, tokens: Sequence[int]) -> list[int]:
+    """Tokens with the end token in the place of every token that ends a text."""
+    return [model.eos_id if token in model.end_ids else token for token in tokens]
 
 
 def _taken_back(steps: Sequence[Step], start: int, length: int) -> NDArray[np.bool_]:

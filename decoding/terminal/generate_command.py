@@ -15,6 +15,7 @@ from ..files import check_file_target, check_folder_target, save_folder
 from . import options
 from .decoder_options import Decoder, DecoderOptions, Preset
 from .model_options import Chat, Model, WeightedSource
+from .prompt_format import PromptFormat, load_prompted
 from .prompts import STANDARD_INPUT, read_prompts
 from .reporting import memory_errors, status
 from .rival_options import Rivals
@@ -32,6 +33,7 @@ def generate(
     file: options.PromptFile = None,
     model: Model = "tiny",
     chat: Chat = False,
+    prompt_format: PromptFormat = None,
     source: WeightedSource,
     decoder: Decoder = "dystruct",
     preset: Preset = None,
@@ -63,7 +65,7 @@ def generate(
         presets = {} if preset is None else {"--preset": preset}
         chosen = named_decoder(decoder, {**presets, **decoder_options.given(), **rivals.given})
         stops = checked_stop(tokens.stop or ())
-    backbone = with_stop_tokens(source.load(model), stops)
+    backbone = with_stop_tokens(load_prompted(source, model, prompt_format, chat), stops)
     decode = functools.partial(
         run,
         backbone,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +18,11 @@ from ..wording import left
 from . import options
 from .decoder_options import BlockLength, Decoder, Structure
 from .model_options import Chat, Model, Source, WeightedSource
+from .prompt_format import PromptFormat, load_prompted
 from .reporting import complain, memory_errors, status
+
+if TYPE_CHECKING:
+    from ..calibration import Known
 
 Problems = Annotated[
     int, typer.Option("--problems", help="How many held-out problems. Default {default}.", min=1, show_default=False)
@@ -29,10 +35,25 @@ Domains = Annotated[
         "--domain", help="Which problems: maths, code, logic or all; once for each. Default all.", show_default=False
     ),
 ]
+PROBLEMS = 150
 ProblemsOfEach = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--problems", help="How many validation problems of each domain. Default {default}.", min=2, show_default=False
+        "--problems",
+        help=f"How many validation problems of each domain. Default {PROBLEMS}.",
+        min=2,
+        show_default=False,
+    ),
+]
+ProblemFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        help='Problems of your own in place of --domain and --problems: JSON lines with "question" and "answer" and, '
+        'where there are several, "domain".',
+        show_default=False,
+        parser=options.named_path,
+        metavar="PATH",
     ),
 ]
 Trajectory = Annotated[
@@ -99,9 +120,12 @@ def calibrate(
     *,
     weights: WeightsFile,
     model: Model = "tiny",
+    chat: Chat = False,
+    prompt_format: PromptFormat = None,
     source: Source,
     domain: Domains = None,
-    problems: ProblemsOfEach = 150,
+    problems: ProblemsOfEach = None,
+    file: ProblemFile = None,
     trajectory: Trajectory = "reference",
     diagnostic_passes: DiagnosticPasses = 4,
     penalty: Penalty = 1e-3,
@@ -113,64 +137,70 @@ def calibrate(
     svg: ReportPicture = None,
     as_json: ReportAsJson = False,
 ) -> None:
-    """Fit the evidence weights w and w_b of a model on validation problems, and report what they are worth.
+    """Fit the evidence weights w and w_b of a model on problems with known answers, and report what they are worth.
 
     What was diagnosed is kept beside the weights until they are fitted: a command that was stopped goes on when given
     again.
     """
+    for option, given in (("--domain", domain), ("--problems", problems)):
+        if file is not None and given is not None:
+            raise UserError(f"{option} has no use with --file, all of whose problems are taken; leave it out.")
     domains = list(DOMAINS) if domain is None or "all" in domain else list(dict.fromkeys(domain))
-    for name in domains:
+    for name in domains if file is None else ():
         if name not in DOMAINS:
             raise UserError(f"--domain must be {', '.join(DOMAINS)} or all, not {name!r}.")
         _need_problems(name)
     if trajectory not in ("reference", "own"):
         raise UserError(f"--trajectory must be reference or own, not {trajectory!r}.")
     targets = [path for path in (weights, save, svg) if path is not None]
-    if len({path.resolve() for path in targets}) < len(targets):
-        raise UserError("The weights, --save and --svg must be different files; give each its own name.")
+    named = targets if file is None else [*targets, file]
+    if len({path.resolve() for path in named}) < len(named):
+        raise UserError("The weights, --save, --svg and --file must be different files; give each its own name.")
     for path in targets:
         check_file_target(path)
     from dystruct.model import PriorConfig
 
     from ..backbone import model_folder
-    from ..calibration import Known, collected_windows, windows_along_reference, windows_on_own_trajectory
+    from ..calibration import collected_windows, windows_along_reference, windows_on_own_trajectory
+    from ..calibration.trajectories import as_asked
     from ..calibration_file import fingerprint, write_calibration
     from ..dystruct import DyStruct
     from ..evaluation.settings import identity
-    from ..tiny.problems import problems as held_out_problems
     from .calibration_table import provenance, show_report
 
-    backbone = source.load(model, neutral=True)
-    complain(f"making {problems} problems of each of {', '.join(domains)}.")
-    known = [
-        Known(problem.question, problem.answer, name)
-        for name in domains
-        for problem in held_out_problems(name, SPLIT, problems)
-    ]
+    own = None if file is None else _problems_of(file)
+    backbone = load_prompted(source, model, prompt_format, chat, neutral=True)
+    known, told = _held_out(domains, problems or PROBLEMS) if own is None else own
     where = "along known answers" if trajectory == "reference" else "on the model's own trajectories"
     complain(f"diagnosing windows of {len(known)} problems {where}.")
     folder = model_folder(model, source.revision)
-    settings = {"trajectory": trajectory, "split": SPLIT, "diagnostic_passes": diagnostic_passes}
+    laid_out = {"chat": chat, "prompt_format": None if chat else as_asked(backbone, chat).prompt_format}
+    settings = {"trajectory": trajectory, **told, **laid_out, "diagnostic_passes": diagnostic_passes}
     loaded = identity(backbone, folder)
-    told = {name: loaded[name] for name in ("name", "fingerprint", "dtype")}
-    asked = {**settings, **told, "domains": domains, "problems": problems, "seed": seed}
+    asked = {
+        **settings,
+        **{name: loaded[name] for name in ("name", "fingerprint", "dtype")},
+        "problems": dict(Counter(problem.domain for problem in known)),
+        "seed": seed,
+    }
     if trajectory == "reference":
         prior = PriorConfig()
         beyond = prior.max_length
         collect = functools.partial(
-            windows_along_reference, backbone, prior=prior, passes=diagnostic_passes, seed=seed, batch_size=batch_size
-        )
+            windows_along_reference, backbone, prior=prior, passes=diagnostic_passes, seed=seed,
+            batch_size=batch_size, chat=chat,
+        )  # fmt: skip
     else:
         beyond = 0
         decoder = DyStruct(passes="share", diagnostic_passes=diagnostic_passes, weights=backbone.weights)
         collect = functools.partial(
-            windows_on_own_trajectory, backbone, decoder=decoder, seed=seed, batch_size=batch_size
-        )  # fmt: skip
+            windows_on_own_trajectory, backbone, decoder=decoder, seed=seed, batch_size=batch_size, chat=chat
+        )
     diagnosed = weights.with_name(weights.name + ".windows")
     with status("diagnosing"), memory_errors(batch_size):
         windows = collected_windows(
             diagnosed, asked, backbone, known, collect, beyond,
-            lambda done, seconds: complain(f"{done} of {len(known)} problems done, {left(seconds)}."),
+            lambda done, seconds: complain(f"{done} of {len(known)} problems done, {left(seconds)}."), chat=chat,
         )  # fmt: skip
     with status("fitting"):
         from dystruct.inference.calibration import calibrate as fit
@@ -204,6 +234,7 @@ def accuracy(
     structure: Structure = None,
     block_length: BlockLength = None,
     chat: Chat = False,
+    prompt_format: PromptFormat = None,
     domain: Domain = "maths",
     problems: Problems = 200,
     split: Split = "test",
@@ -228,7 +259,7 @@ def accuracy(
     given: dict[str, Any] = {"--structure": structure, "--block-length": block_length}
     chosen = named_decoder(decoder, {name: value for name, value in given.items() if value is not None})
     check_scorable(domain, execute_code=execute_code)
-    backbone = source.load(model)
+    backbone = load_prompted(source, model, prompt_format, chat)
     with memory_errors(min(batch_size, problems)):
         found = measure_accuracy(
             backbone,
@@ -248,6 +279,28 @@ def accuracy(
     typer.echo(figures)
     if save is not None:
         save_text(save, figures + "\n")
+
+
+def _held_out(domains: Sequence[str], count: int) -> tuple[list[Known], dict[str, Any]]:
+    """So many validation problems of each domain, and what is put on record of where they come from."""
+    from ..calibration import Known
+    from ..tiny.problems import problems
+
+    complain(f"making {count} problems of each of {', '.join(domains)}.")
+    known = [
+        Known(problem.question, problem.answer, name) for name in domains for problem in problems(name, SPLIT, count)
+    ]
+    return known, {"split": SPLIT}
+
+
+def _problems_of(file: Path) -> tuple[list[Known], dict[str, Any]]:
+    """The problems in a file, and the same of them."""
+    from dystruct.inference.calibration.held_out import FOLDS
+
+    from .problem_file import digest, read_problems
+
+    known = read_problems(file, FOLDS)
+    return known, {"file": file.name, "digest": digest(known)}
 
 
 def _need_problems(domain: str = "maths") -> None:

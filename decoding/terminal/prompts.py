@@ -18,12 +18,30 @@ STANDARD_INPUT = "-"
 def read_prompts(source: str) -> list[str]:
     """The prompts in a file; "-" is standard input. Raises UserError for a file that is missing or malformed."""
     name = "standard input" if source == STANDARD_INPUT else source
-    text = _decoded(_bytes(source), name).removesuffix("\n")
-    if not text:
+    lines = lines_of(_bytes(source), name)
+    if not lines:
         raise UserError(f"There is no prompt in {name}; write one a line.")
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
     json_lines = lines[0].lstrip().startswith("{")
     return [_prompt(line, number, name, json_lines) for number, line in enumerate(lines, start=1)]
+
+
+def lines_of(content: bytes, name: str) -> list[str]:
+    """The lines of a file, without their ends; none if it is empty. Raises UserError for one that is not UTF-8."""
+    try:
+        text = content.decode("utf-8-sig").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"Line {line} of {name} is not UTF-8; convert the file, for example with iconv.") from error
+    return [line.removesuffix("\r") for line in text.split("\n")] if text else []
+
+
+def json_line(line: str, number: int, name: str) -> Any:
+    """What a line of JSON lines holds. Raises UserError, which names the line, if that cannot be parsed."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be parsed"
+        raise UserError(f"Line {number} of {name} is broken JSON ({why}); correct it.") from error
 
 
 def _bytes(source: str) -> bytes:
@@ -34,14 +52,6 @@ def _bytes(source: str) -> bytes:
             return file.read()
     except OSError as error:
         raise UserError(f"The file {source!r} cannot be read ({error.strerror}); check its name.") from error
-
-
-def _decoded(content: bytes, name: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"Line {line} of {name} is not UTF-8; convert the file, for example with iconv.") from error
 
 
 def _prompt(line: str, number: int, name: str, json_lines: bool) -> str:
@@ -57,11 +67,7 @@ def _prompt(line: str, number: int, name: str, json_lines: bool) -> str:
 
 
 def _json_prompt(line: str, number: int, name: str) -> str:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        why = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be parsed"
-        raise UserError(f"Line {number} of {name} is broken JSON ({why}); correct it.") from error
+    value = json_line(line, number, name)
     if not isinstance(value, dict) or not isinstance(value.get("prompt"), str):
         raise UserError(f'Line {number} of {name} has no text under "prompt"; write {{"prompt": "…"}}.')
     return str(value["prompt"])
