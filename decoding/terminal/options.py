@@ -135,7 +135,13 @@ AsJson = Annotated[
 Quiet = Annotated[bool, make_option(_OUTPUT, "--quiet", "Print the text and nothing else.")]
 
 Trace = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="A trace that --save wrote.", show_default=False, parser=named_path)
+    Path,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace that --save wrote; or, with --item, the folder of a run.",
+        show_default=False,
+        parser=named_path,
+    ),
 ]
 DELAY = 0.04
 Delay = Annotated[
