@@ -74,7 +74,8 @@ BatchSize = Annotated[
     make_option(
         _TOKENS,
         "--batch-size",
-        "Prompts decoded together; the texts do not depend on it. Default {default}.",
+        "Prompts decoded together; texts do not depend on it, but for near ties that may fall otherwise in bfloat16 "
+        "or on a GPU. Default {default}.",
         min=1,
         metavar="N",
     ),
