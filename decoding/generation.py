@@ -41,20 +41,21 @@ def generate(
 ) -> list[Generation]:
     """Decode a text for each prompt; results in the prompts' order, each with its trace.
 
-    decoder: `DyStruct()` by default. max_new_tokens: N_max, in tokens (R1). budget: forward passes a sequence, of
-    all kinds (R12). temperature: of the tokens; 0 takes the most probable one (R15). stop: texts before which a text
-    ends, as it does before an end token; of several, the one that is complete first counts; one that is a special
-    token of the model, which no text shows, is a further end token. Decoders that work window by window or block by
-    block end with the one that completes it. seed: of every random stream (R16); the text of a prompt depends on
-    neither its place in the list nor the batch size. chat: give each prompt as a user's turn, in the chat template
-    of an Instruct model. prefix_cache: compute the keys and values of what stands before a window, or before a block
-    of a decoder that has no windows, at its first pass and keep them until its last, and run only what follows;
-    quicker, and an approximation, since the model attends in both directions. "append": at a window's first pass
-    compute only those of the window before it, and never again what stands before that, so that a token costs about as
-    much at the end of a long text as at its beginning; a coarser approximation. alternatives: how many of the most
-    probable tokens the trace has for each commit, for a look behind it; they change nothing. observe: called with the
-    prompt's index and each event as it happens, at the cost of one read-back a pass. finished: called with the prompt's
-    index, its generation and its share of the wall time in seconds as soon as it is done, while others go on.
+    decoder: `DyStruct()` by default. max_new_tokens: N_max, in tokens (R1). budget: forward passes a sequence, of all
+    kinds (R12). temperature: of the tokens; 0 takes the most probable one (R15). stop: texts before which a text ends,
+    as it does before an end token; of several, the one that is complete first counts; one that is a special token of
+    the model, which no text shows, is a further end token. Decoders that work window by window or block by block end
+    with the one that completes it. seed: of every random stream (R16); the text of a prompt depends on neither its
+    place in the list nor the batch size, but for sums whose last digits differ with it: in bfloat16 and on a GPU they
+    do so enough that a near tie may fall otherwise. chat: give each prompt as a user's turn, in the chat template of an
+    Instruct model. prefix_cache: compute the keys and values of what stands before a window, or before a block of a
+    decoder that has no windows, at its first pass and keep them until its last, and run only what follows; quicker, and
+    an approximation, since the model attends in both directions. "append": at a window's first pass compute only those
+    of the window before it, and never again what stands before that, so that a token costs about as much at the end of
+    a long text as at its beginning; a coarser approximation. alternatives: how many of the most probable tokens the
+    trace has for each commit, for a look behind it; they change nothing. observe: called with the prompt's index and
+    each event as it happens, at the cost of one read-back a pass. finished: called with the prompt's index, its generation and its share of
+    the wall time in seconds as soon as it is done, while others go on.
 
     Raises UserError for a prompt that is no valid text, empty or too long, a limit below 1, an empty stop string, chat
     with a base model, and a prefix cache of another kind, or with a model that can keep none. Where the model's logits

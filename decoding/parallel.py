@@ -2,9 +2,9 @@
 
     accelerate launch --num_processes 4 script.py
 
-A text depends on neither its batch nor its place, so the results are those of one process. Tensor parallelism needs
-nothing here: transformers gives each process a part of every layer when a model is loaded so (see `load`), and then all
-processes make the same `generate` call.
+A text depends on neither its batch nor its place, so the results are those of one process (but for near ties in
+bfloat16 and on GPUs, see `generate`). Tensor parallelism needs nothing here: transformers gives each process a part of
+every layer when a model is loaded so (see `load`), and then all processes make the same `generate` call.
 """
 
 from __future__ import annotations

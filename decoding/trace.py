@@ -344,9 +344,16 @@ class Generation:
     def load(cls, path: str | os.PathLike[str]) -> Generation:
         """Read what `save` wrote; ValueError if the file is something else or damaged."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-                raise ValueError(f"it does not say that it is {FORMAT!r}")
-            return from_plain(cls, data)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            return cls.of(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no trace that this version can read ({error}); save it again.") from error
+
+    @classmethod
+    def of(cls, data: Any) -> Generation:
+        """The generation that `plain` gave as plain data; ValueError if it is something else."""
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError(f"it does not say that it is {FORMAT!r}")
+        try:
+            return from_plain(cls, {name: value for name, value in data.items() if name != "format"})
+        except (TypeError, KeyError, RecursionError) as error:
+            raise ValueError(str(error)) from error

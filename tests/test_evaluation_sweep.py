@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
         ("run = [1]", "declares no run"),
         ("[other]\na = 1", "unknown part 'other'"),
         (FILE.replace("alpha0 = [1.0, 2.0]", ""), "{alpha0}"),
-        (FILE.replace("draws = 2", "drawn = 2"), "no setting 'drawn'"),
+        (FILE.replace("draws = 2", "drawn = 2"), "no setting 'drawn'; it has model, revision, weights, decoder, tasks"),
         (FILE.replace("draws = 2", "draws = '2'"), "cannot be '2'"),
         (FILE.replace('"block"', '"blok"'), "no decoder 'blok'"),
         (FILE.replace("[1.0, 2.0]", "[-1.0]"), "alpha0"),
@@ -117,8 +118,17 @@ def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, says: str)
 )
 def test_the_sweeps_that_come_along_are_sound(path: Path) -> None:
     for run in read_sweep(path):
-        for task in run.settings.tasks:
+        for task in run.settings.tasks if tasks.are_embedded(run.settings.tasks) else ():
             assert len(tasks.items(task, run.settings.split, run.settings.limit)) == run.settings.limit
+
+
+def test_the_sweep_of_the_harness_that_comes_along_has_two_models_in_chat() -> None:
+    runs = read_sweep(Path(tasks.__file__).parent / "sweeps" / "gsm8k.toml")
+    decoders = ["DyStruct", "DyStruct", "Fixed", "Fast"]
+    models = ["GSAI-ML/LLaDA-8B-Instruct", "Dream-org/Dream-v0-Instruct-7B"]
+    found = [(type(run.settings.with_decoder()).__name__, run.model) for run in runs]
+    assert found == [(decoder, model) for decoder in decoders for model in models]
+    assert {(run.settings.tasks, run.settings.chat, run.settings.shots) for run in runs} == {(("gsm8k",), True, 5)}
 
 
 def test_a_run_with_many_answers_an_item_is_so_much_longer(tmp_path: Path) -> None:
@@ -364,6 +374,44 @@ def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path, run: Run
     )
     assert (tmp_path / "out" / "block" / "summary.json").exists()
     assert not (tmp_path / "out" / "fast" / "summary.json").exists()
+
+
+def test_each_model_is_loaded_once(
+    tmp_path: Path, run: Run, asked: None, loaded: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs go by models, in the order in which the file names these; a large one takes minutes to load."""
+    planned(tmp_path, THREE.replace("[settings]", '[settings]\nmodel = ["one", "tiny"]'))
+    monkeypatch.setattr("dystruct.decoding.backbone.model_folder", lambda name, revision: model_folder("tiny"))
+    told = run("sweep", "sweep.toml", "out")
+    assert told.status == 0 and [each["name"] for each in loaded] == ["one", "tiny"]
+    begun = re.findall(r"run \d of 6, (\S+): 2 items", told.err)
+    assert begun == [f"{name}-model={model}" for model in ("one", "tiny") for name in ("dystruct", "fast", "block")]
+
+
+def test_some_runs_alone_are_made(tmp_path: Path, run: Run, asked: None) -> None:
+    planned(tmp_path, THREE)
+    assert run("sweep", "sweep.toml", "out", "--only", "block", "--only", "dystruct").status == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["block", "dystruct"]
+    assert run("sweep", "sweep.toml", "out", "--status", "--only", "fast").out == "fast: not begun\n"
+    run("sweep", "sweep.toml", "out", "--only", "fast", "--only", "fats").refused(
+        "The sweep has no run 'fats'; its runs are dystruct; fast; block."
+    )
+    # what is wrong with other runs is no matter of these
+    planned(tmp_path, THREE.replace('"block"', '"block"\nbudget = 5'))
+    assert run("sweep", "sweep.toml", "out", "--only", "fast").status == 0
+    run("sweep", "sweep.toml", "out").refused("has budget 4, not 5")
+
+
+def test_processes_that_were_launched_together_have_no_embedded_tasks(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(tmp_path, THREE)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run("sweep", "sweep.toml", "out").refused(
+        "The embedded tasks are decoded by one process; start it without torchrun"
+    )
+    run("eval", "out", "--tasks", "tiny_logic").refused("start it without torchrun")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_second_model_that_is_not_there_stops_its_own_runs_only(

@@ -6,6 +6,7 @@ What only a model tells, such as prompts that are too long for it, is not looked
 from __future__ import annotations
 
 from ..errors import UserError
+from ..parallel import process_count
 from . import tasks
 from .draws import with_draw
 from .settings import RunSettings
@@ -22,7 +23,12 @@ def check_run(settings: RunSettings) -> None:
 
 
 def check_local(settings: RunSettings) -> None:
-    """Raise UserError for settings that the embedded tasks cannot have."""
+    """Raise UserError for settings that the embedded tasks cannot have, and under a launch of several processes."""
+    if process_count() > 1:
+        raise UserError(
+            "The embedded tasks are decoded by one process; start it without torchrun, and of a sweep further ones "
+            "beside it, each of which takes runs that none is making."
+        )
     if settings.shots is not None:
         raise UserError("The embedded tasks take no examples; leave out --shots.")
     with_draw(settings.with_decoder(), settings.draws - 1)

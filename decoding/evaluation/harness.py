@@ -3,6 +3,9 @@
 Importing this module registers it. `generate_until` decodes with the decoder, ends texts at the end token and before
 the task's stop strings; `loglikelihood` is LLaDA's Monte Carlo estimate (see `likelihood`), which no decoder changes.
 
+Texts do not depend on the batch size. That is tested in float32 on a CPU: in bfloat16, or on a GPU, sums may differ in
+their last digits with the size of a batch, so that a near tie between two tokens can fall otherwise.
+
 The harness's own generation arguments but for `until` are not used: how long a text may get and at which temperature it
 is decoded are model arguments here, the same for all tasks. A task that asks for another temperature is an error.
 """
@@ -88,7 +91,7 @@ class DystructLM(LM):
         **settings: Any,
     ) -> None:
         super().__init__()
-        del max_batch_size  # the harness hands it over whatever the model; batches never change a text here
+        del max_batch_size  # the harness hands it over whatever the model; batches have the one size here
         listed = ",".join(name if value is True else f"{name}={value}" for name, value in settings.items())
         self.settings = RunSettings(
             decoder=f"{decoder}{',' if ':' in decoder else ':'}{listed}" if listed else decoder,

@@ -204,11 +204,15 @@ def damaged(folder: Path, what: str) -> UserError:
     return UserError(f"The record in {str(folder)!r} is damaged ({what}); correct it or name another folder.")
 
 
-def read_traces(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each item that has a trace, with it. Raises UserError for a trace file that is missing or too short."""
+def read_traces(folder: Path, keys: Collection[Key] | None = None) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each item that has a trace, with it; of those with these keys, if any are given.
+
+    Raises UserError for a trace file that is missing or too short.
+    """
     for path in sorted(folder.glob("items*.jsonl")):
         traces = path.with_name(path.name.replace("items", "traces", 1))
         items = [item for item in _records(path.read_bytes(), path)[0] if item.get("trace")]
+        items = [item for item in items if keys is None or key_of(item) in keys]
         if not items:
             continue
         try:

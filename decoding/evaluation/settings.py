@@ -164,8 +164,8 @@ def defaults_of(decoder: Decoder) -> dict[str, Any]:
 def free_of(decoder: Decoder) -> tuple[str, ...]:
     """The settings that `RunSettings.described` gives on which no text of a decoder depends.
 
-    They are those that an attempt may change, so that it fits into the device's memory, and the evidence weights where
-    the decoder takes none.
+    They are the batch size, which an attempt may change so that it fits into the device's memory (near ties apart, see
+    `generate`), and the evidence weights where the decoder takes none.
     """
     unused = () if isinstance(decoder, DyStruct) else ("model.weights", "model.calibrated")
     return ("batch_size", *unused)

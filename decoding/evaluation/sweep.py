@@ -11,7 +11,8 @@
     decoder = "dystruct:structure=sample,passes=share,alpha0={alpha0}"
     alpha0 = [1.0, 1.5, 2.0]              # stands for {alpha0} in the decoder, a run for each
 
-Runs go one after another, each in a folder named by what it has of its own; each can be gone on with, and so can all.
+Runs go one after another, those of one model together, each in a folder named by what it has of its own; each can be
+gone on with, and so can all.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ _OF_MODEL = {  # what is declared of a run's model, beside its settings
     "revision": "a branch, tag or commit of the Hub",
     "weights": "a file that `dystruct calibrate` wrote",
 }
+_SETTINGS = (*_OF_MODEL, *(field.name for field in fields(RunSettings) if field.name != "execute_code"))
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,15 @@ def read_sweep(
         if sum(other.folder == run.folder for other in planned) > 1:
             raise UserError(f"The sweep {str(path)!r} has two runs named {run.folder!r}; give one another name.")
     return planned
+
+
+def only(planned: Sequence[PlannedRun], names: Sequence[str]) -> list[PlannedRun]:
+    """The runs with these names of folders, in their order. Raises UserError for a name that none of them has."""
+    known = [run.folder for run in planned]
+    for name in names:
+        if name not in known:
+            raise UserError(f"The sweep has no run {name!r}; its runs are {'; '.join(known)}.")
+    return [run for run in planned if run.folder in names]
 
 
 def state(run: PlannedRun, out: Path) -> State:
@@ -249,6 +260,9 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
         chosen = {**given, **dict(zip(varied, values, strict=True))}
         filled = {name: chosen.pop(name) for name in dict.fromkeys(holes)}
         text = chosen.get("decoder", "dystruct")
+        for setting in chosen:
+            if setting not in _SETTINGS:
+                raise UserError(f"A run of a sweep has no setting {setting!r}; it has {', '.join(_SETTINGS)}.")
         for hole, value in filled.items():
             text = text.replace(f"{{{hole}}}", str(value))
         own = {name: chosen.get(name, filled.get(name)) for name in varied}

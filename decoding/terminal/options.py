@@ -74,7 +74,8 @@ BatchSize = Annotated[
     make_option(
         _TOKENS,
         "--batch-size",
-        "Prompts decoded together; the texts do not depend on it. Default {default}.",
+        "Prompts decoded together; texts do not depend on it, but for near ties that may fall otherwise in bfloat16 "
+        "or on a GPU. Default {default}.",
         min=1,
         metavar="N",
     ),
@@ -135,7 +136,13 @@ AsJson = Annotated[
 Quiet = Annotated[bool, make_option(_OUTPUT, "--quiet", "Print the text and nothing else.")]
 
 Trace = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="A trace that --save wrote.", show_default=False, parser=named_path)
+    Path,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace that --save wrote; or, with --item, the folder of a run.",
+        show_default=False,
+        parser=named_path,
+    ),
 ]
 DELAY = 0.04
 Delay = Annotated[

@@ -44,6 +44,13 @@ BatchSize = Annotated[
         help="Prompts decoded together, in place of the file's batch_size; it may differ from one attempt to the next.",
     ),
 ]  # fmt: skip
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="NAME", show_default=False,
+        help="Of the file's runs this one alone, by the name of its folder; once for each.",
+    ),
+]  # fmt: skip
 Status = Annotated[
     bool, typer.Option("--status", help="Run nothing: say how far each run is.", show_default=False)
 ]  # fmt: skip
@@ -58,6 +65,7 @@ def sweep(
     placement: Placement,
     limit: Limit = None,
     batch_size: BatchSize = None,
+    only: Only = None,
     execute_code: ExecuteCode = False,
     only_status: Status = False,
 ) -> None:
@@ -66,9 +74,12 @@ def sweep(
         from ..evaluation.checks import check_code
         from ..evaluation.summary import save_summary
         from ..evaluation.sweep import as_begun, is_scored, read_sweep, state, texts
+        from ..evaluation.sweep import only as chosen
         from ..evaluation.tasks import are_embedded
 
         planned = read_sweep(file, execute_code=execute_code, limit=limit, batch_size=batch_size)
+        if only:
+            planned = chosen(planned, only)
     before = {run.folder: state(run, folder) for run in planned}
     if only_status:
         for run in planned:
@@ -89,7 +100,9 @@ def sweep(
     # of each run, what is left of it in texts; where that is not known, all count alike
     known = [(texts(run), before[run.folder].done) for run in waiting]
     sizes = [1 if any(of is None for of, _ in known) else max((of or 0) - done, 1) for of, done in known]
-    failed = _make(list(zip(waiting, wanted, sizes, strict=True)), folder)
+    order = list(dict.fromkeys(wanted))  # a model is loaded once, for all of its runs
+    together = sorted(zip(waiting, wanted, sizes, strict=True), key=lambda each: order.index(each[1]))
+    failed = _make(together, folder)
     if failed:
         raise UserError(
             f"{len(failed)} of {len(planned)} runs failed: {'; '.join(failed)}; mend what was said of each, and the "
