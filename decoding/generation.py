@@ -54,8 +54,8 @@ def generate(
     of the window before it, and never again what stands before that, so that a token costs about as much at the end of
     a long text as at its beginning; a coarser approximation. alternatives: how many of the most probable tokens the
     trace has for each commit, for a look behind it; they change nothing. observe: called with the prompt's index and
-    each event as it happens, at the cost of one read-back a pass. finished: called with the prompt's index, its generation and its share of
-    the wall time in seconds as soon as it is done, while others go on.
+    each event as it happens, at the cost of one read-back a pass. finished: called with the prompt's index, its
+    generation and its share of the wall time in seconds as soon as it is done, while others go on.
 
     Raises UserError for a prompt that is no valid text, empty or too long, a limit below 1, an empty stop string, chat
     with a base model, and a prefix cache of another kind, or with a model that can keep none. Where the model's logits

@@ -12,7 +12,7 @@ import pytest
 
 from command_line import Run
 from dystruct.decoding import Block, Daedal, DyStruct, Fixed, UserError, generate
-from dystruct.decoding.evaluation import tasks
+from dystruct.decoding.evaluation import local, tasks
 from dystruct.decoding.evaluation.figures import confidences, figures, repetition
 from dystruct.decoding.evaluation.run_folder import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
@@ -192,6 +192,29 @@ def test_a_run_and_its_tables(tmp_path: Path, run: Run, asked: None) -> None:
     told = run("tables", "a", "b", "--out", "t")
     assert told.status == 0 and "tables.md" in told.out
     assert "blocks" in (tmp_path / "t" / "results.csv").read_text()
+
+
+def test_a_prompt_format_is_part_of_a_run(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, real = [], local.generate
+
+    def spying(model: Any, *given: Any, **settings: Any) -> Any:
+        seen.append(model.prompt_format)
+        return real(model, *given, **settings)
+
+    monkeypatch.setattr(local, "generate", spying)
+    own = run("eval", "own", *SMALL, "--decoder", "block")
+    assert own.status == 0 and "prompt_format" not in read_run(tmp_path / "own")["settings"]
+    assert run("eval", "a", *SMALL, "--decoder", "block", "--prompt-format", "a{prompt}b").status == 0
+    assert seen == ["{prompt}", "a{prompt}b"]
+    texts = [[line["text"] for line in read_items(tmp_path / name)] for name in ("own", "a")]
+    assert texts[0] != texts[1]
+    run("eval", "a", *SMALL, "--decoder", "block").refused("prompt_format")
+    run("eval", "own", *SMALL, "--decoder", "block", "--prompt-format", "a{prompt}b").refused("prompt_format")
+    run("eval", "c", *SMALL, "--prompt-format", "a").refused("prompt_format must name {prompt} once")
+    run("eval", "c", *SMALL, "--prompt-format", "a{prompt}", "--chat").refused("exclude each other")
+    assert not (tmp_path / "c").exists()
 
 
 def test_samples_that_are_there_stay_up_to_date(tmp_path: Path, run: Run, asked: None) -> None:

@@ -19,15 +19,14 @@ import torch
 from dystruct.model import EvidenceWeights
 
 from ..calibration_file import read_calibration
-from ..ending import check_unicode
 from ..errors import UserError
 from .backbone import Backbone, first_line
 from .formats import Format, recognise
 from .masked_lm import adapt
 from .placing import checked_device, checked_dtype, checked_map, has_accelerate, memory_errors
+from .prompt_format import check_prompt_format, check_special_tokens
 
 TINY = "tiny"
-_SPECIAL = re.compile(r"<\|[^|<>\s]+\|>")
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -85,7 +84,7 @@ def load(
     if device_map is not None and not has_accelerate():
         raise UserError("A device_map needs accelerate; install it with: pip install 'dystruct[accelerate]'.")
     if prompt_format is not None:
-        _check_prompt_format(prompt_format)
+        check_prompt_format(prompt_format)
     device = torch.device(checked_device(device))
     stored = device.type != "cpu" or device_map is not None
     options |= {"dtype": checked_dtype(dtype) or ("auto" if stored else torch.float32)}
@@ -98,7 +97,7 @@ def load(
     with _quiet(), memory_errors(source.name):
         found = recognise(content, source.folder, source.name)
         tokenizer = _tokenizer(source, found)
-        _check_special_tokens(prompt_format or "", tokenizer, source.name)
+        check_special_tokens(prompt_format or "", tokenizer, source.name)
         mask_id = _special_id(content, tokenizer, "mask", source.name)
         eos_id = _special_id(content, tokenizer, "eos", source.name)
         network = _network(source, found, options)
@@ -326,26 +325,6 @@ def _end_ids(content: dict[str, Any], tokenizer: Any, found: Format) -> Iterator
     turn_end = tokenizer.get_vocab().get(found.turn_end)
     if turn_end is not None and getattr(tokenizer, "chat_template", None):
         yield turn_end
-
-
-def _check_prompt_format(prompt_format: str) -> None:
-    if not isinstance(prompt_format, str) or prompt_format.count("{prompt}") != 1:
-        raise UserError(
-            f"prompt_format must name {{prompt}} once, as '<|beginoftext|>{{prompt}}' does, not {prompt_format!r}."
-        )
-    check_unicode("prompt_format", prompt_format)
-
-
-def _check_special_tokens(prompt_format: str, tokenizer: Any, name: str) -> None:
-    """What looks like a special token must be one, or the model would read it letter by letter."""
-    for token in _SPECIAL.findall(prompt_format):
-        ids = tokenizer(token, add_special_tokens=False)["input_ids"]
-        if tokenizer.convert_ids_to_tokens(ids) != [token]:
-            begins = getattr(tokenizer, "bos_token", None)
-            raise UserError(
-                f"prompt_format has {token!r}, which is no token of model {name!r}; write its special tokens as its "
-                f"tokenizer has them" + (f", such as {begins!r}." if begins else ".")
-            )
 
 
 def _prompt_format(content: dict[str, Any], tokenizer: Any, found: Format, name: str) -> str:

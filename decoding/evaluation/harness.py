@@ -22,6 +22,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from ..backbone import Backbone, load
+from ..backbone.prompt_format import with_prompt_format
 from ..engine import Finished
 from ..errors import UserError
 from ..forward import Caching
@@ -64,8 +65,8 @@ class DystructLM(LM):
     pretrained: as for `load` ("tiny", a folder, a name on the Hub), or a loaded Backbone. decoder: a decoder's name;
     its settings are further arguments, as in decoder=dystruct,structure=sample,passes=share, or stand behind a colon
     where they come from Python. max_new_tokens, budget, temperature, seed, prefix_cache: as for `generate`. device,
-    dtype, revision, weights, device_map: as for `load`. mc_samples, mc_batch_size, mc_guidance, check_greedy: of the
-    likelihood. Raises UserError for arguments that the decoder has no use for.
+    dtype, revision, weights, device_map, prompt_format: as for `load`. mc_samples, mc_batch_size, mc_guidance,
+    check_greedy: of the likelihood. Raises UserError for arguments that the decoder has no use for.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class DystructLM(LM):
         revision: str | None = None,
         weights: str | None = None,
         device_map: str | None = None,
+        prompt_format: str | None = None,
         mc_samples: int = 128,
         mc_batch_size: int = 32,
         mc_guidance: float = 0.0,
@@ -102,6 +104,7 @@ class DystructLM(LM):
             seeds=(seed,),
             batch_size=int(str(batch_size)) if str(batch_size).isdigit() else BATCH_SIZE,  # the harness may say auto
             prefix_cache=prefix_cache,
+            prompt_format=prompt_format,
         )
         self.decoder = self.settings.with_decoder()
         self.likelihood = LikelihoodSettings(
@@ -115,6 +118,7 @@ class DystructLM(LM):
                 pretrained, device=own_device(device), dtype=dtype, revision=revision, weights=weights,
                 device_map=device_map,
             )  # fmt: skip
+        self.model = with_prompt_format(self.model, prompt_format)
         if process_count() > 1:
             self._join()
         self._device = self.model.device

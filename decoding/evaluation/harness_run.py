@@ -72,9 +72,9 @@ def run_harness(
     check_code(settings)
     lm = DystructLM(
         model, settings.decoder, settings.max_new_tokens, settings.budget, settings.temperature, settings.seeds[0],
-        settings.batch_size, settings.prefix_cache, mc_samples=harness.likelihood.samples,
-        mc_batch_size=harness.likelihood.batch, mc_guidance=harness.likelihood.guidance,
-        check_greedy=harness.likelihood.greedy,
+        settings.batch_size, settings.prefix_cache, prompt_format=settings.prompt_format,
+        mc_samples=harness.likelihood.samples, mc_batch_size=harness.likelihood.batch,
+        mc_guidance=harness.likelihood.guidance, check_greedy=harness.likelihood.greedy,
     )  # fmt: skip
     with limited_code(execute_code=settings.execute_code):
         loaded = load_tasks(settings.tasks, harness.data)

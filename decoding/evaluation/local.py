@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backbone import Backbone
+from ..backbone.prompt_format import with_prompt_format
 from ..files import save_text
 from ..generation import encoded, generate
 from ..tiny.problem import Problem
@@ -59,6 +60,7 @@ def run_local(
     check_local(settings)
     check_code(settings)
     check_prompts(settings, model)
+    model = with_prompt_format(model, settings.prompt_format)
     decoder, problems = settings.with_decoder(), asked_items(settings)
     described = settings.described(identity, decoder, told(problems))
     with RunFolder(
@@ -94,6 +96,7 @@ def asked_items(settings: RunSettings) -> dict[str, list[Problem]]:
 
 def check_prompts(settings: RunSettings, model: Backbone) -> None:
     """Raise UserError for embedded tasks with a prompt that the model cannot take."""
+    model = with_prompt_format(model, settings.prompt_format)
     for problem in (problem for asked in asked_items(settings).values() for problem in asked):
         encoded(model, problem.question, settings.chat, settings.max_new_tokens)
 

@@ -11,6 +11,7 @@ from typing import Any
 from dystruct.model import PriorConfig
 
 from ..backbone import Backbone
+from ..backbone.prompt_format import check_prompt_format
 from ..calibration_file import fingerprint
 from ..dystruct import DyStruct
 from ..ending import check_unicode, checked_stop
@@ -48,6 +49,7 @@ class RunSettings:
     temperature: float = 0.0
     stop: tuple[str, ...] = ()
     chat: bool = False
+    prompt_format: str | None = None
     batch_size: int = 8
     prefix_cache: Caching = False
     shots: int | None = None
@@ -73,6 +75,10 @@ class RunSettings:
             _check_whole("seed", seed, 0)
         if not is_number(self.temperature) or not math.isfinite(self.temperature) or self.temperature < 0:
             raise UserError(f"temperature must be 0 or a positive number, not {self.temperature!r}.")
+        if self.prompt_format is not None:
+            check_prompt_format(self.prompt_format)
+            if self.chat:
+                raise UserError("prompt_format and chat exclude each other; give one of them.")
         check_caching(self.prefix_cache)
         checked_stop(self.stop)
         for name in ("name", "decoder", "split"):
@@ -96,7 +102,7 @@ class RunSettings:
             elif isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
                 value = float(value)
             # whose kinds the default does not tell; a prefix cache's are checked with its values
-            kinds = {"limit": int, "shots": int, "name": str, "prefix_cache": type(value)}
+            kinds = {"limit": int, "shots": int, "name": str, "prompt_format": str, "prefix_cache": type(value)}
             kind = kinds.get(name, type(default))
             if not (isinstance(value, kind) and isinstance(value, bool) == (kind is bool)) and value is not None:
                 raise UserError(f"The setting {name} of a run cannot be {value!r}; its default is {default!r}.")
@@ -121,9 +127,12 @@ class RunSettings:
         self, model: Mapping[str, Any], decoder: Decoder, tasks: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Any]:
         """All that results depend on, as plain data. model: its `identity`. tasks: what tells each task's items."""
+        asked = {name: value for name, value in as_plain(self).items() if name != "tasks"}
+        if self.prompt_format is None:
+            del asked["prompt_format"]  # it is the model's own
         return {
             "model": dict(model),
-            **{name: value for name, value in as_plain(self).items() if name != "tasks"},
+            **asked,
             "tasks": {task: dict(tasks[task]) for task in tasks},
             "decoder_settings": {"decoder": type(decoder).__name__, **as_plain(decoder)},
         }

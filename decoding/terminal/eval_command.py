@@ -14,6 +14,7 @@ from ..wording import left
 from . import eval_options as own
 from . import options
 from .model_options import Chat, Model, Placement, WeightedSource
+from .prompt_format import PromptFormat
 from .reporting import complain, memory_errors, status
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def evaluate(
     name: own.Name = None,
     model: Model = "tiny",
     chat: Chat = False,
+    prompt_format: PromptFormat = None,
     source: WeightedSource,
     split: own.Split = "test",
     limit: own.Limit = None,
@@ -73,6 +75,7 @@ def evaluate(
             temperature=tokens.temperature,
             stop=tuple(tokens.stop or ()),
             chat=chat,
+            prompt_format=prompt_format,
             batch_size=batch_size,
             prefix_cache=caching,
             shots=shots,
