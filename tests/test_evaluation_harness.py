@@ -24,6 +24,7 @@ from lm_eval.api.registry import get_model
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
+from checkpoints import write_dream, write_llada
 from dystruct.decoding import Block, Fast, UserError, generate, load
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
@@ -248,6 +249,66 @@ def test_a_sweep_of_the_harness_s_tasks_is_prolonged(
     assert far(2) == (2, 2, False) and far(1) == (1, 1, True)
     monkeypatch.undo()
     assert not state(planned(3), tmp_path).finished
+
+
+# What a chat model "says" of code, by a part of its prompt, and whether that is right.
+CHATTED = {
+    "humaneval_instruct": {
+        "Twice x.": ("    return 2 * x\n```\nThat doubles it.", True),
+        "x + 1.": ("    return x\n```", False),
+        "x.": ("    return x", True),
+    },
+    "mbpp_instruct": {
+        "square(3)": ("def square(n):\n    return n * n\n```\nThat squares n.", True),
+        "minus(3)": ("import math\n\ndef minus(n):\n    return -math.floor(n)", True),
+    },
+    "mbpp": {
+        "square(3)": ("Here it is:\n```python\ndef square(n):\n    return n * n\n```\nIt squares.", True),
+        "minus(3)": ("```python\ndef minus(n):\n    return n\n```", False),
+    },
+}
+
+
+@pytest.mark.parametrize("family", ["llada", "dream"])
+def test_code_tasks_in_chat_score_what_they_should(
+    tmp_path: Path, data: dict[str, Path], monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """The answer goes on with a fence that the prompt has opened, or has one of its own."""
+    {"llada": write_llada, "dream": write_dream}[family](tmp_path / family, chat=True)
+    model, asked = load(tmp_path / family), dict[str, str]()
+    [blank] = generate(backbone(hashed(3)), ["abc"], Block(4), max_new_tokens=4)
+
+    def task_of(prompt: str) -> str:
+        last = prompt.rpartition("user")[2]
+        return "humaneval_instruct" if "Write a solution" in last else "mbpp" if "[BEGIN]" in last else "mbpp_instruct"
+
+    def saying(model: Any, prompts: Sequence[str], decoder: Any, *, finished: Finished, **options: Any) -> None:
+        asked.update({prompt: task_of(prompt) for prompt in prompts})
+        told = [next(text for part, (text, _) in CHATTED[asked[p]].items() if part in p[-400:]) for p in prompts]
+        for place, text in enumerate(told):
+            finished(place, replace(blank, text=text), 0.1)
+
+    monkeypatch.setattr(harness, "generate", saying)
+    run, places = replace(RUN, tasks=tuple(CHATTED), chat=True), {t: data[t.removesuffix("_instruct")] for t in CHATTED}
+    run_harness(run, settings_of(places), model, {"name": "said"}, tmp_path / "run")
+    right = {task: "".join(str(int(is_right)) for _, is_right in of.values()) for task, of in CHATTED.items()}
+    assert {task: found.right["0/0"] for task, found in summarise(tmp_path / "run").tasks.items()} == right
+
+    turn = {"llada": "<|start_header_id|>assistant<|end_header_id|>\n\n", "dream": "<|im_start|>assistant\n"}[family]
+    opened = {"humaneval_instruct": '"""', "mbpp_instruct": "```python", "mbpp": turn.rstrip()}
+    for prompt, task in asked.items():
+        assert prompt.count(turn) == (1 if task == "humaneval_instruct" else 4), "three examples, and the answer"
+        assert prompt.rstrip().endswith(opened[task])
+    assert sorted(asked.values()) == sorted(task for task, of in CHATTED.items() for _ in of)
+
+
+def test_a_task_of_which_chat_leaves_nothing_is_refused(tmp_path: Path, data: dict[str, Path]) -> None:
+    for task, instead in (("humaneval", "humaneval_instruct"), ("humaneval_64", "humaneval_64_instruct")):
+        run = replace(RUN, tasks=("gsm8k", task), chat=True)
+        with pytest.raises(
+            UserError, match=f"nothing is left of an answer in chat; take {instead}, or leave out --chat"
+        ):
+            run_harness(run, settings_of(data), backbone(hashed(3)), {}, tmp_path / "run")
 
 
 def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[str, Path]) -> None:

@@ -12,6 +12,11 @@ from .draws import with_draw
 from .settings import RunSettings
 
 CODE = ("humaneval", "mbpp", "tiny_code")  # what the names of tasks that run code begin with
+IN_CHAT = {  # tasks that end a text at the next function, with which an answer in chat begins, and what to take instead
+    "humaneval": "humaneval_instruct",
+    "humaneval_64": "humaneval_64_instruct",
+    "humaneval_plus": "humaneval_instruct",
+}
 
 
 def check_run(settings: RunSettings) -> None:
@@ -43,6 +48,12 @@ def check_harness(settings: RunSettings) -> None:
         raise UserError("Through the harness a run has one seed and one draw; make a run of each.")
     if settings.split != "test":
         raise UserError("The harness's tasks choose their split themselves; leave out --split.")
+    for task in settings.tasks if settings.chat else ():
+        if task in IN_CHAT:
+            raise UserError(
+                f"The task {task} ends a text where the next function begins, so that nothing is left of an answer in "
+                f"chat; take {IN_CHAT[task]}, or leave out --chat."
+            )
     if settings.stop:
         raise UserError("The harness's tasks have stop strings of their own; leave out --stop.")
 

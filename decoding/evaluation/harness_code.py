@@ -2,7 +2,8 @@
 
 lm-evaluation-harness takes that metric from the Hub and runs programs with few limits. Here its place is taken by
 `execution.run_program`, on programs that `sanitise` has made of the answers; so the harness's own task files for
-HumanEval and MBPP, with their prompts and filters, work as they are, offline too.
+HumanEval and MBPP, with their prompts and filters, work as they are, offline too, but for MBPP's filter for chat models
+(see `whole_answers`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .sanitise import sanitise
 
 METRIC = "code_eval"
 TIMEOUT = 10.0  # seconds a program
+_FENCED = ("mbpp_instruct", "mbpp_plus_instruct")  # whose prompts open a fence that the answer goes on with
 
 
 class CodeEval:
@@ -54,6 +56,17 @@ def score_program(text: str, reference: str) -> Outcome:
 def pass_at_k(count: int, correct: int, k: int) -> float:
     """1 - C(n - c, k) / C(n, k): the probability that k of n candidates, c of them right, hold a right one."""
     return 1 - math.comb(count - correct, k) / math.comb(count, k)
+
+
+def whole_answers(task: str) -> dict[str, Any]:
+    """What makes a task hand over answers whole, so that `sanitise` reads them; empty where it does so anyway.
+
+    MBPP's tasks for chat models look for fences themselves, and where an answer begins with code they take its first
+    word, such as def, for the fence's language: no such answer would ever be right.
+    """
+    if task not in _FENCED:
+        return {}
+    return {"filter_list": [{"name": "whole_answer", "filter": [{"function": "take_first"}]}]}
 
 
 def install(*, execute_code: bool) -> Any:

@@ -29,7 +29,7 @@ from ..files import save_json, save_text
 from .checks import check_code, check_harness
 from .environment import attempt
 from .harness import DystructLM
-from .harness_code import limited_code
+from .harness_code import limited_code, whole_answers
 from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
@@ -129,7 +129,9 @@ def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
     for name in names:
         if name not in manager.all_tasks:
             raise UserError(f"lm-evaluation-harness has no task {name!r}; `lm_eval ls tasks` lists them.")
-        asked = _with_data(name, data[name]) if name in data else name
+        changed = {**(_with_data(name, data[name]) if name in data else {}), **whole_answers(name)}
+        # a group's members may be changed, tasks may not
+        asked = {"group": "local", "task": [{"task": name, **changed}]} if changed else name
         try:
             found |= manager.load([asked])["tasks"]
         except (OSError, ValueError, LookupError, ImportError) as error:
@@ -148,7 +150,7 @@ def _known_tasks() -> TaskManager:
 
 
 def _with_data(name: str, path: Path) -> dict[str, Any]:
-    """A task with local files: one for its test split, or a folder of files named by their splits."""
+    """What makes a task take local files: one for its test split, or a folder of files named by their splits."""
     if path.is_dir():
         files = {file.name.partition(".")[0]: str(file) for file in sorted(path.iterdir()) if ".json" in file.name}
     else:
@@ -158,7 +160,7 @@ def _with_data(name: str, path: Path) -> dict[str, Any]:
     changed: dict[str, Any] = {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
     if not path.is_dir():
         changed |= {"training_split": None, "validation_split": None, "fewshot_split": None}
-    return {"group": "local", "task": [{"task": name, **changed}]}  # a group's members may be changed, tasks may not
+    return changed
 
 
 def _check_examples(task: Any, shots: int | None) -> None:
