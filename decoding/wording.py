@@ -36,12 +36,12 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 def left(seconds: float) -> str:
     """How long a time of so many seconds is, for a person."""
-    if seconds < 1:
+    if seconds == 0:
         return "nothing left"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"about {seconds / size:.0f} {unit} left"
-    return f"about {seconds:.0f} s left"
+    return f"about {max(1, round(seconds))} s left"
 
 
 def visible(text: str) -> str:
