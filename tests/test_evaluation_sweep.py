@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,24 @@ def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path, run: Run
     )
     assert (tmp_path / "out" / "block" / "summary.json").exists()
     assert not (tmp_path / "out" / "fast" / "summary.json").exists()
+
+
+def test_a_run_that_another_process_has_made_meanwhile_is_left_as_it_is(
+    tmp_path: Path, run: Run, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(tmp_path, THREE)
+    assert run("sweep", "sweep.toml", "other", "--only", "block").status == 0
+    real = local.generate
+
+    def generate(model: Any, prompts: Any, decoder: Any, **settings: Any) -> Any:
+        if type(decoder).__name__ == "Fast":
+            shutil.copytree(tmp_path / "other" / "block", tmp_path / "out" / "block")
+        return real(model, prompts, decoder, **settings)
+
+    monkeypatch.setattr(local, "generate", generate)
+    told = run("sweep", "sweep.toml", "out")
+    assert told.status == 0 and "dystruct: block: another process has made this run.\n" in told.err
+    assert len(read_run(tmp_path / "out" / "block")["environments"]) == 1
 
 
 def test_each_model_is_loaded_once(
