@@ -133,6 +133,13 @@ def test_a_run_goes_on_with_another_batch_size_and_says_which_one_each_attempt_h
     assert [found["environments"][item["attempt"]]["batch_size"] for item in items] == [7, 2]
 
 
+def test_a_run_of_as_many_items_as_there_are_goes_on_as_one_of_all(tmp_path: Path, asked: None) -> None:
+    run(tmp_path, replace(SETTINGS, limit=2))
+    before = read_items(tmp_path)
+    run(tmp_path, replace(SETTINGS, limit=None))
+    assert read_items(tmp_path) == before and len(before) == 2
+
+
 def test_what_is_missing_on_record_is_the_default() -> None:
     found = {"a": {"b": {"c": 1}, "d": 2}}
     assert filled(found, {"a": {"b": {"c": 5, "e": 6}, "d": 7, "f": {"g": 8}}, "h": {"i": 9}}) == {

@@ -1,11 +1,10 @@
 """lm-evaluation-harness with our model class: its own prompts and filters, offline, on items written here."""
 
-# ruff: noqa: E402 - what is tested cannot be imported without the harness
+# ruff: noqa: E402, F811 - what is tested cannot be imported without the harness; fixtures are imported
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,122 +23,21 @@ from lm_eval.api.registry import get_model
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
-from checkpoints import write_dream, write_llada
-from dystruct.decoding import Block, Fast, UserError, generate, load
+from dystruct.decoding import Fast, UserError, load
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
-from dystruct.decoding.engine import Finished
-from dystruct.decoding.evaluation import harness, harness_run
+from dystruct.decoding.evaluation import harness
 from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from dystruct.decoding.evaluation.local import run_local
-from dystruct.decoding.evaluation.run_folder import read_items, read_run
+from dystruct.decoding.evaluation.run_folder import read_items
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
-from dystruct.decoding.evaluation.sweep import PlannedRun, is_scored, read_sweep, state
 from dystruct.decoding.plain import as_plain
+from harness_runs import GSM8K, HUMANEVAL, RUN, SAID, TASKS, _no_network_wait, asked, data, settings_of  # noqa: F401
 from random_network import random_backbone
 from scripted import backbone, hashed, uneven_weights
-
-GSM8K = [
-    {"question": "Ann has 3 pens and buys 4. How many has she?", "answer": "3+4=<<3+4=7>>7\n#### 7"},
-    {"question": "A pen costs 2 dollars. What do 1,000 cost?", "answer": "#### 2000"},
-    {"question": "Two and two?", "answer": "#### 4"},
-]
-MATH = [
-    {"problem": "What is $1+2$?", "solution": "It is $\\boxed{3}$.", "level": "1", "type": "Algebra"},
-    {"problem": "Half of one?", "solution": "It is $\\boxed{\\frac{1}{2}}$.", "level": "1", "type": "Algebra"},
-    {"problem": "And twice?", "solution": "It is $\\boxed{6}$.", "level": "1", "type": "Algebra"},
-]
-BBH = [{"input": f"not ( {word} ) is", "target": target} for word, target in (("True", "False"), ("False", "True"))]
-HUMANEVAL = [
-    {
-        "task_id": f"HumanEval/{name}",
-        "prompt": f'from typing import List\n\n\ndef {name}(x: int) -> int:\n    """{doc}"""\n',
-        "canonical_solution": "", "entry_point": name,
-        "test": f"def check(candidate):\n    assert candidate(3) == {value}\n    assert candidate(0) == {least}\n",
-    }
-    for name, doc, value, least in (("double", "Twice x.", 6, 0), ("next_one", "x + 1.", 4, 1), ("stuck", "x.", 3, 0))
-]  # fmt: skip
-MBPP = [
-    {
-        "task_id": number, "text": f"Write a function {name} that {what}.", "code": "", "test_setup_code": "",
-        "test_list": [f"assert {name}({n}) == {value(n)}" for n in (1, 2, 3)], "challenge_test_list": [],
-    }
-    for number, (name, what, value) in enumerate(
-        (("square", "squares", lambda n: n * n), ("minus", "negates", lambda n: -n))
-    )
-]  # fmt: skip
-
-# What the model "says" of a prompt that ends in the key, and whether that is right.
-SAID = {
-    "Ann has 3 pens and buys 4. How many has she?\nAnswer:": (" 3 + 4 = 7.\n#### 7", True),
-    "What do 1,000 cost?\nAnswer:": (" It is $2,000.\n#### 2,000", True),
-    "Two and two?\nAnswer:": (" It is 4, I think, or\n#### 5", False),
-    "What is $1+2$?\n\nSolution:": (" Final Answer: The final answer is $3$. I hope it is correct.", True),
-    "Half of one?\n\nSolution:": (" Final Answer: The final answer is $\\frac12$. I hope it is correct.", True),
-    "And twice?\n\nSolution:": (" It is 6.", False),
-    "Q: not ( True ) is\nA: Let's think step by step.\n": ("not True = False. So the answer is False.", True),
-    "Q: not ( False ) is\nA: Let's think step by step.\n": ("So the answer is not known.", False),
-    '"""Twice x."""\n': ("    return 2 * x", True),
-    '"""x + 1."""\n': ("    return x\n", False),
-    '"""x."""\n': ("    while True:\n        pass\n", False),
-    "assert square(3) == 9\n[BEGIN]\n": (
-        "Here it is:\n```python\ndef square(n):\n    return n * n\nprint(square())\n```",
-        True,
-    ),
-    "assert minus(3) == -3\n[BEGIN]\n": ("def minus(n):\n    return n\n", False),
-}
-TASKS = {
-    "gsm8k": GSM8K, "minerva_math_algebra": MATH, "bbh_cot_fewshot_boolean_expressions": BBH, "humaneval": HUMANEVAL,
-    "mbpp": MBPP,
-}  # fmt: skip
-RUN = RunSettings(
-    decoder="block", tasks=tuple(TASKS), max_new_tokens=4, budget=4, execute_code=True, batch_size=2, traces=False
-)  # fmt: skip
-EXAMPLES = [{"question": f"Count to {n}.", "answer": f"#### {n}"} for n in range(6)]
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> dict[str, Path]:
-    """The items above as local files."""
-    places = {}
-    for task, items in TASKS.items():
-        folder = tmp_path / "data" / task
-        folder.mkdir(parents=True)
-        for split, found in (("test", items), ("train", EXAMPLES if task == "gsm8k" else items)):
-            (folder / f"{split}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in found))
-        places[task] = folder
-    return places
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Puts `SAID` in the place of a model; what it was asked."""
-    seen: list[dict[str, Any]] = []
-    [blank] = generate(backbone(hashed(3)), ["abc"], Block(4), max_new_tokens=4)
-
-    def saying(model: Any, prompts: Sequence[str], decoder: Any, *, finished: Finished, **options: Any) -> None:
-        seen.extend({"prompt": prompt, "decoder": decoder, **options} for prompt in prompts)
-        for place, prompt in enumerate(prompts):
-            text = next(text for end, (text, _) in SAID.items() if prompt.endswith(end))
-            finished(place, replace(blank, prompt=prompt, text=text), 0.1)
-
-    monkeypatch.setattr(harness, "generate", saying)
-    return seen
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_network_wait() -> None:
-    """The data sets library asks the Hub even for local files, unless it is told not to."""
-    import datasets
-
-    datasets.config.HF_HUB_OFFLINE = True
-
-
-def settings_of(data: dict[str, Path], **more: Any) -> HarnessSettings:
-    return HarnessSettings(data=data, likelihood=LikelihoodSettings(8, 4), **more)
 
 
 def test_the_papers_five_tasks_score_what_they_should(
@@ -176,139 +74,6 @@ def test_the_papers_five_tasks_score_what_they_should(
     assert len(asked) == len(SAID) - 6
     assert {task: summary.right["0/0"] for task, summary in summarise(out).tasks.items()} == right
     assert len((out / "samples.jsonl").read_text().splitlines()) >= len(SAID)
-
-
-def test_a_larger_limit_prolongs_a_run(
-    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only what is new is decoded, under the prompts, with their random examples, that a run in one go has."""
-    model, harnessed = backbone(hashed(3)), settings_of({"gsm8k": data["gsm8k"]}, samples=True)
-    run = replace(RUN, tasks=("gsm8k",))
-    run_harness(run, harnessed, model, {"name": "said"}, tmp_path / "whole")
-    prompts = [each["prompt"] for each in asked]
-    assert len(prompts) == 3 and len({prompt[:-40] for prompt in prompts}) == 3, "each has examples of its own"
-    asked.clear()
-    out, right = tmp_path / "run", summarise(tmp_path / "whole").tasks["gsm8k"].right["0/0"]
-    for limit, count in ((1, 1), (2, 2), (50, 3), (None, 3)):
-        run_harness(replace(run, limit=limit), harnessed, model, {"name": "said"}, out)
-        found, held = summarise(out), read_run(out)["settings"]
-        assert (held["limit"], held["tasks"]["gsm8k"]["items"]) == (limit, count)
-        assert found.complete and found.tasks["gsm8k"].right["0/0"] == right[:count]
-        assert (
-            len({line["doc_id"] for line in map(json.loads, (out / "samples.jsonl").read_text().splitlines())}) == count
-        )
-    assert [each["prompt"] for each in asked] == prompts
-    for settings, says in (
-        (replace(run, limit=2), "has limit null, not 2"),
-        (replace(run, limit=4, budget=5), "has budget 4, not 5"),
-    ):
-        with pytest.raises(UserError, match=says):
-            run_harness(settings, harnessed, model, {"name": "said"}, out)
-
-
-def test_a_run_on_other_first_items_is_not_prolonged(
-    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]]
-) -> None:
-    model, run = backbone(hashed(3)), replace(RUN, tasks=("gsm8k",), limit=2)
-    run_harness(run, settings_of({"gsm8k": data["gsm8k"]}), model, {"name": "said"}, tmp_path / "run")
-    items = (data["gsm8k"] / "test.jsonl").read_text().splitlines(keepends=True)
-    (data["gsm8k"] / "test.jsonl").write_text("".join(items[::-1]))
-    with pytest.raises(UserError, match=r"has tasks\.gsm8k\.digest"):
-        run_harness(
-            replace(run, limit=3), settings_of({"gsm8k": data["gsm8k"]}), model, {"name": "said"}, tmp_path / "run"
-        )
-    assert len(read_items(tmp_path / "run")) == 2
-
-
-def test_a_sweep_of_the_harness_s_tasks_is_prolonged(
-    tmp_path: Path, data: dict[str, Path], asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is finished when all of its items are scored, however many of them it had before."""
-    model = backbone(hashed(3))
-    monkeypatch.setattr(harness_run, "load_tasks", lambda names, _: load_tasks(names, {"gsm8k": data["gsm8k"]}))
-    (tmp_path / "sweep.toml").write_text(
-        '[settings]\ntasks = ["gsm8k"]\nmodel = "said"\nmax_new_tokens = 4\nbudget = 4\n[[run]]\ndecoder = "block"\n'
-    )
-
-    def planned(limit: int | None) -> PlannedRun:
-        return read_sweep(tmp_path / "sweep.toml", limit=limit)[0]
-
-    def far(limit: int | None) -> tuple[int, int | None, bool]:
-        found = state(planned(limit), tmp_path)
-        return found.done, found.count, is_scored(planned(limit), tmp_path)
-
-    def go_on(limit: int | None) -> None:
-        harnessed = HarnessSettings({}, LikelihoodSettings())
-        run_harness(planned(limit).settings, harnessed, model, {"name": "said"}, tmp_path / "block")
-
-    assert far(1) == (0, None, False)
-    go_on(1)
-    assert far(1) == (1, 1, True) and far(2) == far(None) == (1, None, True)
-    monkeypatch.setattr(harness_run, "_write", lambda *results: None)  # stopped before its items were scored
-    go_on(2)
-    assert far(2) == (2, 2, False) and far(1) == (1, 1, True)
-    monkeypatch.undo()
-    assert not state(planned(3), tmp_path).finished
-
-
-# What a chat model "says" of code, by a part of its prompt, and whether that is right.
-CHATTED = {
-    "humaneval_instruct": {
-        "Twice x.": ("    return 2 * x\n```\nThat doubles it.", True),
-        "x + 1.": ("    return x\n```", False),
-        "x.": ("    return x", True),
-    },
-    "mbpp_instruct": {
-        "square(3)": ("def square(n):\n    return n * n\n```\nThat squares n.", True),
-        "minus(3)": ("import math\n\ndef minus(n):\n    return -math.floor(n)", True),
-    },
-    "mbpp": {
-        "square(3)": ("Here it is:\n```python\ndef square(n):\n    return n * n\n```\nIt squares.", True),
-        "minus(3)": ("```python\ndef minus(n):\n    return n\n```", False),
-    },
-}
-
-
-@pytest.mark.parametrize("family", ["llada", "dream"])
-def test_code_tasks_in_chat_score_what_they_should(
-    tmp_path: Path, data: dict[str, Path], monkeypatch: pytest.MonkeyPatch, family: str
-) -> None:
-    """The answer goes on with a fence that the prompt has opened, or has one of its own."""
-    {"llada": write_llada, "dream": write_dream}[family](tmp_path / family, chat=True)
-    model, asked = load(tmp_path / family), dict[str, str]()
-    [blank] = generate(backbone(hashed(3)), ["abc"], Block(4), max_new_tokens=4)
-
-    def task_of(prompt: str) -> str:
-        last = prompt.rpartition("user")[2]
-        return "humaneval_instruct" if "Write a solution" in last else "mbpp" if "[BEGIN]" in last else "mbpp_instruct"
-
-    def saying(model: Any, prompts: Sequence[str], decoder: Any, *, finished: Finished, **options: Any) -> None:
-        asked.update({prompt: task_of(prompt) for prompt in prompts})
-        told = [next(text for part, (text, _) in CHATTED[asked[p]].items() if part in p[-400:]) for p in prompts]
-        for place, text in enumerate(told):
-            finished(place, replace(blank, text=text), 0.1)
-
-    monkeypatch.setattr(harness, "generate", saying)
-    run, places = replace(RUN, tasks=tuple(CHATTED), chat=True), {t: data[t.removesuffix("_instruct")] for t in CHATTED}
-    run_harness(run, settings_of(places), model, {"name": "said"}, tmp_path / "run")
-    right = {task: "".join(str(int(is_right)) for _, is_right in of.values()) for task, of in CHATTED.items()}
-    assert {task: found.right["0/0"] for task, found in summarise(tmp_path / "run").tasks.items()} == right
-
-    turn = {"llada": "<|start_header_id|>assistant<|end_header_id|>\n\n", "dream": "<|im_start|>assistant\n"}[family]
-    opened = {"humaneval_instruct": '"""', "mbpp_instruct": "```python", "mbpp": turn.rstrip()}
-    for prompt, task in asked.items():
-        assert prompt.count(turn) == (1 if task == "humaneval_instruct" else 4), "three examples, and the answer"
-        assert prompt.rstrip().endswith(opened[task])
-    assert sorted(asked.values()) == sorted(task for task, of in CHATTED.items() for _ in of)
-
-
-def test_a_task_of_which_chat_leaves_nothing_is_refused(tmp_path: Path, data: dict[str, Path]) -> None:
-    for task, instead in (("humaneval", "humaneval_instruct"), ("humaneval_64", "humaneval_64_instruct")):
-        run = replace(RUN, tasks=("gsm8k", task), chat=True)
-        with pytest.raises(
-            UserError, match=f"nothing is left of an answer in chat; take {instead}, or leave out --chat"
-        ):
-            run_harness(run, settings_of(data), backbone(hashed(3)), {}, tmp_path / "run")
 
 
 def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[str, Path]) -> None:

@@ -117,14 +117,6 @@ def test_a_lower_limit_or_other_first_items_are_an_error(
     assert len(read_items(tmp_path / "run")) == 2
 
 
-def test_a_run_of_so_many_items_goes_on_as_one_of_all(tmp_path: Path, asked: list[Problem]) -> None:
-    settings = RunSettings(tasks=("tiny_logic",), decoder="block", limit=20, max_new_tokens=4, budget=4)
-    run(tmp_path / "run", settings)
-    before = read_items(tmp_path / "run")
-    run(tmp_path / "run", replace(settings, limit=None))
-    assert read_items(tmp_path / "run") == before
-
-
 def test_other_settings_in_the_same_folder_are_an_error(tmp_path: Path, asked: list[Problem]) -> None:
     run(tmp_path / "run", RunSettings(tasks=("tiny_logic",), decoder="block", limit=1, max_new_tokens=4, budget=4))
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}

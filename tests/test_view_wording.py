@@ -48,6 +48,6 @@ def test_numbers_with_nouns() -> None:
 def test_times_are_told_in_the_unit_that_suits_them() -> None:
     seconds = (0.0, 0.4, 1.0, 119.0, 120.0, 7100.0, 7200.0, 172_800.0)
     assert [left(time) for time in seconds] == [
-        "nothing left", "about 1 s left", "about 1 s left", "about 119 s left", "about 2 min left", "about 118 min left",
-        "about 2 h left", "about 2 d left",
+        "nothing left", "about 1 s left", "about 1 s left", "about 119 s left", "about 2 min left",
+        "about 118 min left", "about 2 h left", "about 2 d left",
     ]  # fmt: skip

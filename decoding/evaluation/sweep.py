@@ -177,6 +177,11 @@ def is_scored(run: PlannedRun, out: Path) -> bool:
         return False
 
 
+def is_finished(run: PlannedRun, out: Path) -> bool:
+    """Whether nothing is left to decode or to score. Raises UserError as `state` does."""
+    return state(run, out).finished and is_scored(run, out)
+
+
 def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
     """The run under the limit with which it stands in the folder `out`, if that is higher, so that it can go on."""
     if not begun(out / run.folder):

@@ -138,6 +138,7 @@ def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list
     each run's results are put together at its end, so that all of them have to stop where one fails.
     """
     from ..evaluation.run_folder import Held
+    from ..evaluation.sweep import is_finished
     from ..parallel import process_count
 
     if not waiting:
@@ -149,6 +150,9 @@ def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list
     for number, (run, needed, left_of_it) in enumerate(waiting, start=1):
         started = time.monotonic()
         try:
+            if number > 1 and process_count() == 1 and is_finished(run, out):
+                complain(f"{run.folder}: another process has made this run.")
+                continue
             if needed != source:
                 model = source = None  # two models need not fit beside each other
                 model, source = needed.load(), needed
