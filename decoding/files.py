@@ -95,7 +95,7 @@ def _remove(partial: Path) -> None:
 
 
 def _partial(target: Path) -> Path:
-    return target.with_name(target.name + ".partial")
+    return target.with_name(f"{target.name}.{os.getpid()}.partial")  # two processes may write one file
 
 
 def _place(path: Path) -> Path:

@@ -77,6 +77,9 @@ def generate(
         raise UserError(
             f"alternatives must be a whole number from 0 to the vocabulary's {model.vocabulary}, not {alternatives!r}."
         )
+    for name, call in (("observe", observe), ("finished", finished)):
+        if call is not None and not callable(call):
+            raise UserError(f"{name} must be a function or None, not {call!r}.")
     check_caching(prefix_cache)
     stop = checked_stop(stop)
     if not prompts:

@@ -107,12 +107,12 @@ def test_a_folder_appears_when_all_is_written(tmp_path: Path, there: bool) -> No
     target = tmp_path / "new"
     if there:
         target.mkdir()
-    before = contents(tmp_path)
+    before, partial = contents(tmp_path), f"new.{os.getpid()}.partial"
 
     def texts(count: int) -> Any:
         yield from ((f"{number}.txt", f"{number}") for number in range(count))
         assert contents(tmp_path).keys() - before.keys() == {
-            "new.partial", *(f"new.partial/{number}.txt" for number in range(count))
+            partial, *(f"{partial}/{number}.txt" for number in range(count))
         }  # fmt: skip
         if count == 2:
             raise KeyboardInterrupt

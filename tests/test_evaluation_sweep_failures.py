@@ -193,3 +193,17 @@ def test_a_second_model_that_is_not_there_stops_its_own_runs_only(
     told = run("sweep", "sweep.toml", "other")
     assert told.status == 2 and told.err.splitlines()[-1] == "dystruct: There is no model folder 'none'."
     assert not (tmp_path / "other").exists()
+
+
+def test_what_is_wrong_with_a_prompt_format_is_told_before_anything_is_run(
+    tmp_path: Path, run: Run, asked: None
+) -> None:
+    planned(tmp_path, THREE + f'prompt_format = "{{prompt}}{"a" * 20_000}"\n')
+    told = run("sweep", "sweep.toml", "out")
+    assert told.status == 2 and "block: The prompt has " in told.err
+    assert not (tmp_path / "out" / "dystruct").exists()
+
+
+def test_prompt_formats_in_a_list_have_a_folder_each(tmp_path: Path) -> None:
+    runs = planned(tmp_path, THREE + 'prompt_format = ["{prompt}\\n", "{prompt} "]\n')
+    assert [one.folder for one in runs[2:]] == ["block-prompt_format=1", "block-prompt_format=2"]

@@ -388,5 +388,10 @@ def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
     assert told_apart(one) == one, "there is one model"
     other = [replace(run, settings={**run.settings, "model": {**run.settings["model"], "name": "n"}}) for run in one]
     assert [run.label for run in told_apart([*one, *other])] == [f"{run.label}, {m}" for m in "mn" for run in one]
+    chatting = [replace(run, settings={**run.settings, "chat": True}) for run in one]
+    formed = [replace(run, settings={**run.settings, "prompt_format": "a{prompt}"}) for run in one]
+    labels = [run.label for run in told_apart([*one, *chatting, *formed])]
+    mine = [run.label for run in one]
+    assert labels == [*mine, *(f"{n}, chat" for n in mine), *(f"{n}, prompt format 'a{{prompt}}'" for n in mine)]
     coarse = [replace(run, settings={**run.settings, "model": {**run.settings["model"], "dtype": "b"}}) for run in one]
     assert [run.label for run in told_apart([*one, *coarse])][2:] == [f"{run.label}, b" for run in one]

@@ -45,18 +45,29 @@ _OWN = {
 
 
 def told_apart(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs, with their model, and its dtype, in their labels wherever there are several."""
-    parts = [
-        {key: str(run.settings["model"].get(key) or "").removeprefix("torch.") for key in ("name", "dtype")}
-        for run in runs
-    ]
-    several = [key for key in ("name", "dtype") if len({part[key] for part in parts}) > 1]
+    """The runs, with their model, its dtype, and how it is prompted in their labels wherever there are several."""
+    parts = [_around(run) for run in runs]
+    several = [key for key in parts[0] if len({part[key] for part in parts}) > 1] if parts else []
     if not several:
         return list(runs)
     return [
-        replace(run, settings={**run.settings, "name": ", ".join([run.label, *(part[key] for key in several)])})
+        replace(
+            run,
+            settings={**run.settings, "name": ", ".join([run.label, *(part[key] for key in several if part[key])])},
+        )
         for run, part in zip(runs, parts, strict=True)
     ]
+
+
+def _around(run: RunSummary) -> dict[str, str]:
+    """What a run's decoder was run on, in words; nothing where that is what a model does by itself."""
+    settings, model = run.settings, run.settings["model"]
+    return {
+        "name": str(model.get("name") or ""),
+        "dtype": str(model.get("dtype") or "").removeprefix("torch."),
+        "chat": "chat" if settings.get("chat") else "",
+        "format": f"prompt format {settings['prompt_format']!r}" if settings.get("prompt_format") else "",
+    }
 
 
 def merged(runs: Sequence[RunSummary]) -> list[RunSummary]:

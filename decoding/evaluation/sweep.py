@@ -126,7 +126,10 @@ def state(run: PlannedRun, out: Path) -> State:
     weights that cannot be read, or were fitted on another model.
     """
     folder, limit = out / run.folder, run.settings.limit
-    model = _known_of_model(run)
+    try:
+        model = _known_of_model(run)
+    except UserError as error:
+        raise UserError(f"{run.folder}: {error}") from error
     if not begun(folder):
         return State(0, None)
     found = read_run(folder)["settings"]
@@ -277,6 +280,8 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
             raise UserError(f"The sweep's revision has no use with the model {model!r}, none of the Hub; leave it out.")
         if "model" in varied:
             own["model"] = Path(model).name
+        if "prompt_format" in varied:  # by its place in the list, since a folder's name cannot hold all of its signs
+            own["prompt_format"] = varied["prompt_format"].index(chosen["prompt_format"]) + 1
         if "weights" in varied:
             own["weights"] = Path(str(weights)).stem
         name = str(declared.get("name") or text)

@@ -86,7 +86,10 @@ def _read_trace(trace: Path) -> Generation:
     from ..trace import Generation
 
     if (trace / "run.json").is_file():
-        raise UserError(f"{str(trace)!r} is the folder of a run; name one of its items, as in --item gsm8k:0.")
+        raise UserError(
+            f"{str(trace)!r} is the folder of a run; name one of its items, as in --item gsm8k:0, or, "
+            f"beside another, a trace saved with `generate --save`."
+        )
     try:
         generation = Generation.load(trace)
     except OSError as error:

@@ -182,7 +182,7 @@ def _check_prompts(runs: Sequence[PlannedRun], model: Any) -> None:
     seen = set()
     for run in runs:
         asked = run.settings
-        alike = asked.tasks, asked.split, asked.limit, asked.chat, asked.max_new_tokens
+        alike = asked.tasks, asked.split, asked.limit, asked.chat, asked.prompt_format, asked.max_new_tokens
         if are_embedded(asked.tasks) and alike not in seen:
             seen.add(alike)
             try:
