@@ -15,7 +15,7 @@ from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.draws import with_draw
 from dystruct.decoding.evaluation.local import run_local
 from dystruct.decoding.evaluation.recorded import recorded
-from dystruct.decoding.evaluation.run_folder import RunFolder
+from dystruct.decoding.evaluation.run_folder import RunFolder, read_items
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.tiny.problem import Problem
 from scripted import backbone, hashed
@@ -130,12 +130,13 @@ def test_on_the_command_line_what_is_wrong_is_told(made: Path, run: Run, argumen
 
 def test_a_trace_that_does_not_fit_together_is_told(made: Path, run: Run) -> None:
     path = made / "one" / "traces.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    trace = json.loads(lines[0])
-    trace["useful_tokens"] = trace["useful_tokens"] - 1  # as long a text
-    changed = json.dumps(trace, separators=(",", ":")) + "\n"
-    assert len(changed) == len(lines[0])
-    path.write_text("".join([changed, *lines[1:]]))
+    [(start, length)] = [line["trace"] for line in read_items(made / "one") if line["item"] == 0]
+    content = path.read_bytes()
+    trace = json.loads(content[start : start + length])
+    trace["useful_tokens"] += 1 if trace["useful_tokens"] % 10 < 9 else -1  # as long a text
+    changed = json.dumps(trace, separators=(",", ":")).encode() + b"\n"
+    assert len(changed) == length
+    path.write_bytes(content[:start] + changed + content[start + length :])
     run("show", "one", "--item", "tiny_logic:0").refused(
         "The trace of tiny_logic:0 in 'one' does not fit together", "name another item"
     )
