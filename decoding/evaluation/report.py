@@ -140,7 +140,7 @@ def _plots(runs: Sequence[RunSummary]) -> dict[str, bytes]:
 def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:
     """Accuracy against forward passes, means of tasks, a point a run that has them all, larger for a larger budget.
 
-    With intervals of two standard errors, and the number of items where others have more. None for fewer than two runs.
+    With intervals of two standard errors. None for fewer than two runs.
     """
     passes, accuracy, bars, names, budgets, counts = [], [], [], [], [], []
     for run in ordered(merged(runs)):
@@ -157,12 +157,10 @@ def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) 
         counts.append(value.count)
     if len(names) < 2:
         return None
-    names = [
-        name if count == max(counts) else f"{name} ({count} items)" for name, count in zip(names, counts, strict=True)
-    ]
     figure = Figure(figsize=(9.0, max(4.5, 0.28 * min(len(set(names)), 20))), layout="constrained")
     axes = plot_accuracy(passes, accuracy, names, interval=bars, budgets=budgets, ax=figure.add_subplot())
-    axes.set_title(title)
+    least, most = min(counts), max(counts)
+    axes.set_title(f"{title}; {most if least == most else f'{least} to {most}'} items a point")
     return figure
 
 
