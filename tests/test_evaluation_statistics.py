@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -43,7 +42,6 @@ def test_mcnemar_against_counting(pairs: list[tuple[bool, bool]]) -> None:
     assert (swapped.p_exact, swapped.statistic) == (found.p_exact, found.statistic)
 
 
-@pytest.mark.skipif(find_spec("statsmodels") is None, reason="statsmodels is not installed")
 @pytest.mark.filterwarnings("default")
 def test_mcnemar_against_statsmodels() -> None:
     from statsmodels.stats.contingency_tables import mcnemar as theirs
@@ -72,7 +70,6 @@ def test_holm_rejects_what_his_steps_reject(p: list[float], level: float) -> Non
         assert {place for place, corrected in enumerate(holm(p)) if corrected <= level} == rejected
 
 
-@pytest.mark.skipif(find_spec("statsmodels") is None, reason="statsmodels is not installed")
 @pytest.mark.filterwarnings("default")
 def test_holm_against_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests

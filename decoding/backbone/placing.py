@@ -58,7 +58,7 @@ def memory_errors(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         raise UserError(
             f"The device's memory is too small for model {name!r}; give another device (--device), several of them "
@@ -66,11 +66,11 @@ def memory_errors(name: str) -> Iterator[None]:
         ) from error
 
 
-def _out_of_memory(error: BaseException | None) -> bool:
+def out_of_memory(error: BaseException | None) -> bool:
     """Whether the error is that, or came of it; the CPU, MPS and a GPU that is full say so in words only."""
     if error is None:
         return False
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     said = str(error).lower()
-    return any(words in said for words in _IN_WORDS) or _out_of_memory(error.__cause__)
+    return any(words in said for words in _IN_WORDS) or out_of_memory(error.__cause__)

@@ -32,7 +32,7 @@ class RunSettings:
     decoder: NAME or NAME:setting=value,… as for `dystruct compare`; a setting without an option there goes by its name
     in Python, as in dystruct:prior.max_length=64. name: what tables call it; None: the decoder's text. seeds: each item
     is decoded under each of them. draws: structures a prompt and seed, that share their token noise (see `draws`), up
-    to 10 000.
+    to 10 000. prompt_format: what stands around a prompt that is no user's turn; None: the model's own (see `load`).
     limit: the first so many items of each task; None: all. shots: examples in a prompt, None: as many as a task has by
     default (harness only). Raises UserError for a value that is none of these.
     """

@@ -45,11 +45,15 @@ def memory_errors(
 
     alone: what can be done where even one prompt is too much.
     """
-    import torch
+    from ..backbone.placing import out_of_memory
 
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except UserError:
+        raise
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
         what, remedy = f"{count} prompts at once", "lower --batch-size"
         if count == 1:
             what, remedy = "this prompt", alone
