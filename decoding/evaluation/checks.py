@@ -38,7 +38,9 @@ def check_local(settings: RunSettings) -> None:
         raise UserError("The embedded tasks take no examples; leave out --shots.")
     with_draw(settings.with_decoder(), settings.draws - 1)
     for task in settings.tasks:
-        tasks.items(task, settings.split, settings.limit)
+        asked = tasks.items(task, settings.split, settings.limit)
+        if settings.skip >= len(asked):
+            raise UserError(f"{task} has {len(asked)} {settings.split} items; leave out fewer than {settings.skip}.")
 
 
 def check_harness(settings: RunSettings) -> None:
@@ -46,6 +48,8 @@ def check_harness(settings: RunSettings) -> None:
     settings.with_decoder()
     if settings.draws > 1 or len(settings.seeds) > 1:
         raise UserError("Through the harness a run has one seed and one draw; make a run of each.")
+    if settings.skip:
+        raise UserError("Of the harness's tasks no first items are left out; leave out the skip.")
     if settings.split != "test":
         raise UserError("The harness's tasks choose their split themselves; leave out --split.")
     for task in settings.tasks if settings.chat else ():

@@ -115,7 +115,7 @@ def ordered(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 def common_items(one: TaskSummary, two: TaskSummary) -> int:
     """With how many items both begin, of a task that they have in common; 0 if that is not known."""
-    shorter = min(one.expected, two.expected)
+    shorter = min(one.end, two.end)
     if one.digest == two.digest:
         return shorter
     chains = [task.chain[: CHAIN * shorter] for task in (one, two)]

@@ -71,7 +71,7 @@ def run_local(
         defaults=defaults_of(decoder),
         free=free_of(decoder),
     ) as records:
-        every = sum(map(len, problems.values())) * len(settings.seeds) * settings.draws
+        every = count(settings)
         before, correct = len(records.done), _correct(folder, settings, problems)
         started = time.monotonic()
         _report(report, Progress(before, every, correct, None))
@@ -94,6 +94,12 @@ def asked_items(settings: RunSettings) -> dict[str, list[Problem]]:
     return {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
 
 
+def count(settings: RunSettings) -> int:
+    """How many texts a run of embedded tasks decodes in all."""
+    items = sum(len(asked) - settings.skip for asked in asked_items(settings).values())
+    return items * len(settings.seeds) * settings.draws
+
+
 def check_prompts(settings: RunSettings, model: Backbone) -> None:
     """Raise UserError for embedded tasks with a prompt that the model cannot take."""
     model = with_prompt_format(model, settings.prompt_format)
@@ -108,7 +114,7 @@ def told(problems: Mapping[str, Sequence[Problem]]) -> dict[str, dict[str, Any]]
 
 def _groups(settings: RunSettings, problems: Mapping[str, list[Problem]]) -> Iterator[list[Key]]:
     for task, asked in problems.items():
-        for start in range(0, len(asked), settings.together):
+        for start in range(settings.skip, len(asked), settings.together):
             numbers = range(start, min(start + settings.together, len(asked)))
             for seed in settings.seeds:
                 for draw in range(settings.draws):
@@ -180,7 +186,7 @@ def _correct(folder: Path, settings: RunSettings, problems: Mapping[str, list[Pr
     check_items(lines, folder)
     for line in lines:
         task, item, seed, draw = key_of(line)
-        if item >= len(problems.get(task, ())) or seed not in settings.seeds or draw >= settings.draws:
+        if not settings.skip <= item < len(problems.get(task, ())) or seed not in settings.seeds or draw >= settings.draws:
             raise damaged(folder, f"the run has no task {task}, item {item}, seed {seed}, draw {draw}")
     return sum(bool(line["correct"]) for line in lines)
 

@@ -33,7 +33,8 @@ class RunSettings:
     in Python, as in dystruct:prior.max_length=64. name: what tables call it; None: the decoder's text. seeds: each item
     is decoded under each of them. draws: structures a prompt and seed, that share their token noise (see `draws`), up
     to 10 000. prompt_format: what stands around a prompt that is no user's turn; None: the model's own (see `load`).
-    limit: the first so many items of each task; None: all. shots: examples in a prompt, None: as many as a task has by
+    limit: the first so many items of each task; None: all. skip: of these the first so many are left out, so that
+    several runs share a task's items (see `comparison.merged`; embedded tasks only). shots: examples in a prompt, None: as many as a task has by
     default (harness only). Raises UserError for a value that is none of these.
     """
 
@@ -42,6 +43,7 @@ class RunSettings:
     name: str | None = None
     split: str = "test"
     limit: int | None = None
+    skip: int = 0
     seeds: tuple[int, ...] = (0,)
     draws: int = 1
     max_new_tokens: int = 256
@@ -69,6 +71,9 @@ class RunSettings:
         for name in ("limit", "shots"):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name), int(name == "limit"))
+        _check_whole("skip", self.skip, 0)
+        if self.limit is not None and self.skip >= self.limit:
+            raise UserError(f"Of {self.limit} items {self.skip} cannot be left out; correct the skip or the limit.")
         if not self.seeds:
             raise UserError("No seed is named; give one, such as 0.")
         for seed in self.seeds:
@@ -130,6 +135,8 @@ class RunSettings:
         asked = {name: value for name, value in as_plain(self).items() if name != "tasks"}
         if self.prompt_format is None:
             del asked["prompt_format"]  # it is the model's own
+        if not self.skip:
+            del asked["skip"]
         return {
             "model": dict(model),
             **asked,

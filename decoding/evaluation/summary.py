@@ -37,10 +37,11 @@ FIGURES = (
 class TaskSummary:
     """A task's items under a run's settings.
 
-    expected: the items that the run was asked for; count: those with records. figures: by name, over the items that
+    skip: how many of the task's first items the run left out; expected: the items behind them that it was asked for;
+    count: those with records. figures: by name, over the items that
     have it. passes: mean forward passes by kind. kinds: records right and in all by kind of item; stop_reasons:
     records. right: by "seed/draw", a sign an item: 1 right, 0 wrong, ? scored by nothing that says which, - not on
-    record or not scored. digest: of all items; chain: of the embedded tasks' items, one after another (see
+    record or not scored; the signs of items left out come first. digest: of all items; chain: of the embedded tasks' items, one after another (see
     `tasks.chain`).
     """
 
@@ -53,6 +54,12 @@ class TaskSummary:
     right: dict[str, str]
     digest: str = ""
     chain: str = ""
+    skip: int = 0
+
+    @property
+    def end(self) -> int:
+        """How many items there are, with those that were left out."""
+        return self.skip + self.expected
 
     @property
     def accuracy(self) -> Mean | None:
@@ -77,7 +84,8 @@ class RunSummary:
     def complete(self) -> bool:
         """Whether every item that was asked for is on record, and scored."""
         return all(
-            task.count == task.expected and "-" not in "".join(task.right.values()) for task in self.tasks.values()
+            task.count == task.expected and not any("-" in signs[task.skip :] for signs in task.right.values())
+            for task in self.tasks.values()
         )
 
     def plain(self) -> dict[str, Any]:
@@ -187,7 +195,8 @@ def summarise_task(
     by_item: dict[int, list[Mapping[str, Any]]] = {}
     for record in records:
         by_item.setdefault(record["item"], []).append(record)
-    expected = len(by_item) if expected is None else expected
+    skip = settings.get("skip", 0)
+    expected = len(by_item) if expected is None else expected - skip
     figures = {}
     for name in FIGURES:
         values = [_values(group, name) for group in by_item.values()]
@@ -202,7 +211,7 @@ def summarise_task(
     for seed in settings["seeds"]:
         for draw in range(settings["draws"]):
             held = {r["item"]: _sign(r) for r in records if (r["seed"], r["draw"]) == (seed, draw)}
-            right[f"{seed}/{draw}"] = "".join(held.get(item, "-") for item in range(expected))
+            right[f"{seed}/{draw}"] = "".join(held.get(item, "-") for item in range(skip + expected))
     return TaskSummary(
         expected=expected,
         count=len(by_item),
@@ -212,6 +221,7 @@ def summarise_task(
         stop_reasons=dict(sorted(Counter(record["stop_reason"] for record in records).items())),
         right=right,
         digest=digest,
+        skip=skip,
     )
 
 

@@ -37,7 +37,7 @@ from . import tasks
 from .agreement import compare, filled
 from .checks import check_run
 from .likelihood import LikelihoodSettings
-from .local import asked_items, told
+from .local import asked_items, count, told
 from .run_folder import SCORES, begun, damaged, read_items, read_run
 from .settings import RunSettings, check_described, defaults_of, free_of
 
@@ -78,12 +78,17 @@ class State:
 
 
 def read_sweep(
-    path: Path, *, execute_code: bool = False, limit: int | None = None, batch_size: int | None = None
+    path: Path,
+    *,
+    execute_code: bool = False,
+    limit: int | None = None,
+    skip: int | None = None,
+    batch_size: int | None = None,
 ) -> list[PlannedRun]:
     """The runs that a file declares. Raises UserError that says what is wrong with it, or with any of its runs.
 
-    execute_code: whether code may be run to score it, which no file can allow. limit, batch_size: in place of the
-    file's.
+    execute_code: whether code may be run to score it, which no file can allow. limit, skip, batch_size: in place of
+    the file's.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -97,7 +102,8 @@ def read_sweep(
     shared, runs = content.get("settings", {}), content.get("run", [])
     if not isinstance(shared, dict) or not isinstance(runs, list) or not runs or not all(map(_is_table, runs)):
         raise UserError(f"The sweep {str(path)!r} declares no run; give each one a [[run]].")
-    instead = {name: value for name, value in (("limit", limit), ("batch_size", batch_size)) if value is not None}
+    instead = {"limit": limit, "skip": skip, "batch_size": batch_size}
+    instead = {name: value for name, value in instead.items() if value is not None}
     runs = [{**declared, **instead} for declared in runs]
     planned = [run for declared in runs for run in _planned(shared, declared, execute_code)]
     for run in planned:
@@ -139,10 +145,10 @@ def state(run: PlannedRun, out: Path) -> State:
         raise damaged(folder, str(error)) from error
     compare(*_comparable(run, found, model), folder, free_of(run.settings.with_decoder()))
     done = [(line["task"], line["item"]) for line in read_items(folder) if limit is None or line["item"] < limit]
-    count = texts(run)
-    if count is None:  # of the harness's tasks, of whose items each may have been asked for several times
+    every = texts(run)
+    if every is None:  # of the harness's tasks, of whose items each may have been asked for several times
         return State(len(set(done)), _items(found, limit))
-    return State(len(done), count)
+    return State(len(done), every)
 
 
 def _items(found: Mapping[str, Any], limit: int | None) -> int | None:
@@ -158,7 +164,7 @@ def texts(run: PlannedRun) -> int | None:
     asked = run.settings
     if not tasks.are_embedded(asked.tasks):
         return None
-    return sum(map(len, asked_items(asked).values())) * len(asked.seeds) * asked.draws
+    return count(asked)
 
 
 def is_scored(run: PlannedRun, out: Path) -> bool:

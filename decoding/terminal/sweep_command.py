@@ -37,6 +37,13 @@ Limit = Annotated[
         help="The first N items of each task, in place of the file's limit. A larger one later prolongs the runs.",
     ),
 ]  # fmt: skip
+Skip = Annotated[
+    int | None,
+    typer.Option(
+        "--skip", min=0, metavar="N", show_default=False,
+        help="Of these the first N left out: runs of them may lie elsewhere, and tables count both as one.",
+    ),
+]  # fmt: skip
 BatchSize = Annotated[
     int | None,
     typer.Option(
@@ -64,6 +71,7 @@ def sweep(
     folder: Folder,
     placement: Placement,
     limit: Limit = None,
+    skip: Skip = None,
     batch_size: BatchSize = None,
     only: Only = None,
     execute_code: ExecuteCode = False,
@@ -77,7 +85,7 @@ def sweep(
         from ..evaluation.sweep import only as chosen
         from ..evaluation.tasks import are_embedded
 
-        planned = read_sweep(file, execute_code=execute_code, limit=limit, batch_size=batch_size)
+        planned = read_sweep(file, execute_code=execute_code, limit=limit, skip=skip, batch_size=batch_size)
         if only:
             planned = chosen(planned, only)
     before = {run.folder: state(run, folder) for run in planned}
