@@ -42,7 +42,7 @@ def make_run(
     described = asked.described(MODEL, named_decoder(decoder), tasks)
     with RunFolder(folder, described, {"python": "3"}) as records:
         for task, draws in right.items():
-            for item in range(len(draws[0])):
+            for item in range(asked.skip, len(draws[0])):
                 for draw, signs in enumerate(draws):
                     correct = signs[item] == "1"
                     told = {

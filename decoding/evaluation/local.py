@@ -186,7 +186,8 @@ def _correct(folder: Path, settings: RunSettings, problems: Mapping[str, list[Pr
     check_items(lines, folder)
     for line in lines:
         task, item, seed, draw = key_of(line)
-        if not settings.skip <= item < len(problems.get(task, ())) or seed not in settings.seeds or draw >= settings.draws:
+        is_asked = settings.skip <= item < len(problems.get(task, ()))
+        if not is_asked or seed not in settings.seeds or draw >= settings.draws:
             raise damaged(folder, f"the run has no task {task}, item {item}, seed {seed}, draw {draw}")
     return sum(bool(line["correct"]) for line in lines)
 

@@ -34,7 +34,7 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
         for other in shown:
             if not is_ours(ours) or (is_ours(other) and shown.index(other) <= shown.index(ours)):
                 continue
-            if circumstances(ours, "limit") == circumstances(other, "limit"):
+            if circumstances(ours, "limit", "skip") == circumstances(other, "limit", "skip"):
                 tests += [(other, ours, task, found) for task, found in _tested(other, ours)]
     families: dict[tuple[str, int], list[int]] = {}
     for place, (_, ours, task, _) in enumerate(tests):

@@ -18,6 +18,7 @@ from dystruct.inference.plots import plot_accuracy
 from ..errors import UserError
 from ..files import check_file_target, save_bytes, save_text
 from .comparison import alike, merged, ordered, told_apart
+from .joined import joined
 from .pools import pooled
 from .run_folder import make_folder
 from .statistics import mean_of_means
@@ -72,14 +73,15 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     found = [(place, run) for place, run in found if run.complete or not complete]
     if not found:
         raise UserError("None of these runs is complete; leave out --complete, or let them be finished.")
-    places, runs = [place for place, _ in found], [run for _, run in found]
+    together = joined([run for _, run in found])
+    runs, places = [run for run, _ in together], [[found[number][0] for number in parts] for _, parts in together]
     shown = told_apart(runs)
     tables = [*all_tables(shown), *_structures(places, shown), *_variations(places, shown)]
     missing = [run.label for run in shown if not run.complete]
     note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
     plots = _plots(shown)
-    kept = _summary_paths(places, out, {CONTENTS, *texts, *plots}) if summaries else []
+    kept = _summary_paths([place for place, *_ in places], out, {CONTENTS, *texts, *plots}) if summaries else []
     make_folder(out)
     for path in (out / CONTENTS, *(out / name for name in (*texts, *plots)), *(p for p in kept if p.parent.exists())):
         check_file_target(path)
@@ -164,10 +166,10 @@ def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) 
     return figure
 
 
-_Held = dict[str, dict[str, tuple[Path, RunSummary]]]  # of a group of runs: kind -> task -> the run
+_Held = dict[str, dict[str, tuple[list[Path], RunSummary]]]  # of a group of runs: kind -> task -> the run
 
 
-def _structures(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Table]:
+def _structures(places: Sequence[list[Path]], runs: Sequence[RunSummary]) -> list[Table]:
     """The tables of MAP against sampled structures, for every set of runs that differ in their structure rule only."""
     tables: list[Table] = []
     for group in _groups(places, runs, rule_of):
@@ -178,7 +180,7 @@ def _structures(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Tabl
     return _numbered(tables)
 
 
-def _variations(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Table]:
+def _variations(places: Sequence[list[Path]], runs: Sequence[RunSummary]) -> list[Table]:
     """The tables of ways to vary an answer, for every set of runs that are MAP's but for the way."""
     tables: list[Table] = []
     for group in _groups(places, runs, way_of, "temperature", "seeds"):
@@ -188,7 +190,7 @@ def _variations(places: Sequence[Path], runs: Sequence[RunSummary]) -> list[Tabl
 
 
 def _groups(
-    places: Sequence[Path],
+    places: Sequence[list[Path]],
     runs: Sequence[RunSummary],
     kind_of: Callable[[Mapping[str, Any]], str | None],
     *around: str,
@@ -200,9 +202,10 @@ def _groups(
     Of several of one kind and task the one with the most answers an item, of these the first.
     """
     place_of = {
-        id(run): place
-        for place, run in zip(places, runs, strict=True)
-        if kind_of(run.settings) is not None and place.is_dir() and any(place.glob("items*.jsonl"))
+        id(run): folders
+        for folders, run in zip(places, runs, strict=True)
+        if kind_of(run.settings) is not None
+        and all(folder.is_dir() and any(folder.glob("items*.jsonl")) for folder in folders)
     }
     groups: list[_Held] = []
     for group in alike([run for run in runs if id(run) in place_of], ("structure",), *around):
@@ -227,10 +230,16 @@ def _described(run: RunSummary) -> str:
 
 
 def _records(group: _Held) -> dict[str, list[dict[str, Any]]]:
-    """The records of each kind, each task's from its run's folder."""
-    read = {place: scored_items(place) for held in group.values() for place, _ in held.values()}
+    """The records of each kind, each task's from its run's folders."""
+    read = {place: scored_items(place) for held in group.values() for places, _ in held.values() for place in places}
     return {
-        kind: [record for task, (place, _) in held.items() for record in read[place] if record["task"] == task]
+        kind: [
+            record
+            for task, (places, _) in held.items()
+            for place in places
+            for record in read[place]
+            if record["task"] == task
+        ]
         for kind, held in group.items()
     }
 

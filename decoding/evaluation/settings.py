@@ -33,9 +33,9 @@ class RunSettings:
     in Python, as in dystruct:prior.max_length=64. name: what tables call it; None: the decoder's text. seeds: each item
     is decoded under each of them. draws: structures a prompt and seed, that share their token noise (see `draws`), up
     to 10 000. prompt_format: what stands around a prompt that is no user's turn; None: the model's own (see `load`).
-    limit: the first so many items of each task; None: all. skip: of these the first so many are left out, so that
-    several runs share a task's items (see `comparison.merged`; embedded tasks only). shots: examples in a prompt, None: as many as a task has by
-    default (harness only). Raises UserError for a value that is none of these.
+    limit: the first so many items of each task; None: all. skip: of these the first so many are left out, which another
+    run has (see `joined`; embedded tasks only). shots: examples in a prompt, None: as many as a task has by default
+    (harness only). Raises UserError for a value that is none of these.
     """
 
     decoder: str = "dystruct"

@@ -83,6 +83,19 @@ def mean(values: ArrayLike) -> Mean:
     return Mean(float(numbers.mean()), error, int(numbers.size))
 
 
+def mean_of_parts(parts: Sequence[Mean]) -> Mean:
+    """The mean, with its standard error, of all values of which parts have these means. Raises ValueError of none."""
+    count = sum(part.count for part in parts)
+    if not count:
+        raise ValueError("a mean needs at least one value")
+    value = sum(part.count * part.value for part in parts) / count
+    if count == 1:
+        return Mean(value, None, 1)
+    within = sum((part.count - 1) * part.count * (part.error or 0.0) ** 2 for part in parts)
+    between = sum(part.count * (part.value - value) ** 2 for part in parts)
+    return Mean(value, math.sqrt((within + between) / (count - 1) / count), count)
+
+
 def mean_of_means(parts: Sequence[Mean | None]) -> Mean | None:
     """The mean of independent means, each counting alike; None if one is missing."""
     known = [part for part in parts if part is not None]

@@ -38,11 +38,10 @@ class TaskSummary:
     """A task's items under a run's settings.
 
     skip: how many of the task's first items the run left out; expected: the items behind them that it was asked for;
-    count: those with records. figures: by name, over the items that
-    have it. passes: mean forward passes by kind. kinds: records right and in all by kind of item; stop_reasons:
-    records. right: by "seed/draw", a sign an item: 1 right, 0 wrong, ? scored by nothing that says which, - not on
-    record or not scored; the signs of items left out come first. digest: of all items; chain: of the embedded tasks' items, one after another (see
-    `tasks.chain`).
+    count: those with records. figures: by name, over the items that have it. passes: mean forward passes by kind.
+    kinds: records right and in all by kind of item; stop_reasons: records. right: by "seed/draw", a sign for each of
+    the task's items up to `end`: 1 right, 0 wrong, ? scored by nothing that says which, - left out, not on record or
+    not scored. digest: of these items; chain: of the embedded tasks', one after another (see `tasks.chain`).
     """
 
     expected: int

@@ -59,6 +59,17 @@ Limit = Annotated[
         metavar="N",
     ),
 ]
+Skip = Annotated[
+    int,
+    make_option(
+        _WHAT,
+        "--skip",
+        "Of the embedded tasks: leave out the first N of these items, which another run has; tables count both as one. "
+        "Default {default}.",
+        min=0,
+        metavar="N",
+    ),
+]
 Seeds = Annotated[
     str,
     make_option(

@@ -41,7 +41,7 @@ Skip = Annotated[
     int | None,
     typer.Option(
         "--skip", min=0, metavar="N", show_default=False,
-        help="Of these the first N left out: runs of them may lie elsewhere, and tables count both as one.",
+        help="Leave out the first N of these items, which runs elsewhere have; tables count both as one.",
     ),
 ]  # fmt: skip
 BatchSize = Annotated[
