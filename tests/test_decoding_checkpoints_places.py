@@ -25,6 +25,7 @@ from dystruct.decoding import Backbone, load
 from dystruct.decoding.backbone import loading, model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
 from dystruct.model import EvidenceWeights
+from full_memory import OUT_OF_MEMORY
 
 pytestmark = pytest.mark.filterwarnings("ignore:Model .* has no calibrated")
 
@@ -111,16 +112,6 @@ def test_a_device_map(llada: Path, checkpoints: dict[str, Checkpoint]) -> None:
         assert_computes(model, checkpoints["llada"], llada_outputs)
     refused(llada, "no device map 'everywhere'; give auto, balanced", device_map="everywhere")
     refused(llada, "weights.*cannot be read.*check device_map", device_map={"": "everywhere"})
-
-
-OUT_OF_MEMORY = {
-    "CUDA": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 112.00 MiB.\nGPU 0 has a capacity of 8"),
-    "a full GPU": RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
-    "MPS": RuntimeError("MPS backend out of memory (MPS allocated: 8.92 GiB)"),
-    "CPU": RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to"),
-    "the system": RuntimeError("unable to mmap 1024 bytes from file <m.safetensors>: Cannot allocate memory (12)"),
-    "Python": MemoryError(),
-}
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY.values(), ids=OUT_OF_MEMORY)

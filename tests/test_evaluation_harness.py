@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is an extra: pip install 'dystruct[eval]'")
 pytestmark = [
@@ -35,6 +34,7 @@ from dystruct.decoding.evaluation.run_folder import read_items
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.plain import as_plain
+from full_memory import OUT_OF_MEMORY
 from harness_runs import GSM8K, HUMANEVAL, RUN, SAID, TASKS, _no_network_wait, asked, data, settings_of  # noqa: F401
 from random_network import random_backbone
 from scripted import backbone, hashed, uneven_weights
@@ -247,12 +247,15 @@ def test_only_zeros_and_ones_say_right_or_wrong(kind: type, other: Any) -> None:
     assert judging_metric([], {}) is None
 
 
-def test_likelihoods_for_which_the_memory_is_too_small_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", OUT_OF_MEMORY.values(), ids=OUT_OF_MEMORY)
+def test_likelihoods_for_which_the_memory_is_too_small_say_so(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """The remedy is theirs, not that of texts: fewer masked copies at once."""
     from lm_eval.api.instance import Instance
 
     def greedy(*arguments: Any) -> float:
-        raise torch.OutOfMemoryError
+        raise error
 
     monkeypatch.setattr(harness, "log_likelihood", greedy)
     model = DystructLM(backbone(hashed(3)), "block", mc_samples=64, mc_batch_size=16)

@@ -191,7 +191,9 @@ def test_a_second_model_that_is_not_there_stops_its_own_runs_only(
     assert all((tmp_path / "out" / f"{name}-model=tiny" / "summary.json").exists() for name in ("fast", "block"))
     planned(tmp_path, THREE.replace("[settings]", '[settings]\nmodel = ["none", "tiny"]'))
     told = run("sweep", "sweep.toml", "other")
-    assert told.status == 2 and told.err.splitlines()[-1] == "dystruct: There is no model folder 'none'."
+    assert told.status == 2 and (
+        told.err.splitlines()[-1] == "dystruct: dystruct-model=none: There is no model folder 'none'."
+    )
     assert not (tmp_path / "other").exists()
 
 

@@ -88,7 +88,7 @@ def test_text_in_angle_brackets_is_no_special_token(llada: Path) -> None:
 
 # --- on the command line ---------------------------------------------------------------------------------------------
 
-COMMANDS = ("generate abc --quiet", "accuracy --domain logic", "calibrate w.json --domain logic")
+COMMANDS = ("generate abc --quiet", "compare abc", "accuracy --domain logic", "calibrate w.json --domain logic")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -121,4 +121,7 @@ def test_a_format_is_on_record(run: Run, dream: Path, monkeypatch: pytest.Monkey
     found = json.loads(run("generate", "the sum", *options, "--max-new-tokens", "8", "--json").out)
     model = load(dream, prompt_format="<|beginoftext|>{prompt}")
     (wanted,) = generate(model, ["the sum"], Block(), max_new_tokens=8)
-    assert found["text"] == wanted.text and found["settings"]["prompt_format"] == "<|beginoftext|>{prompt}"
+    compared = json.loads(run("compare", "the sum", *options, "--max-new-tokens", "8", "--json").out)
+    assert compared["text"] == found["text"] == wanted.text
+    for told in (found, compared):
+        assert told["settings"]["prompt_format"] == "<|beginoftext|>{prompt}"

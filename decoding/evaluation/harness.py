@@ -22,6 +22,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from ..backbone import Backbone, load
+from ..backbone.placing import out_of_memory
 from ..backbone.prompt_format import with_prompt_format
 from ..engine import Finished
 from ..errors import UserError
@@ -264,7 +265,9 @@ class DystructLM(LM):
         try:
             value = log_likelihood(self.model, *ids, self.likelihood, self.settings.seeds[0])
             return value, self.likelihood.greedy and is_greedy(self.model, *ids, self.likelihood)
-        except torch.OutOfMemoryError as error:
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
             raise UserError(
                 f"The device's memory is too small for {self.likelihood.batch} masked copies at once; give a smaller "
                 f"--mc-batch-size (mc_batch_size), and for a run on record, whose estimates depend on it, another "

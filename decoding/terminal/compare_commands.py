@@ -14,6 +14,7 @@ from ..ending import check_unicode
 from ..errors import UserError
 from . import options
 from .model_options import Chat, Model, WeightedSource
+from .prompt_format import PromptFormat, load_prompted
 from .reporting import memory_errors, status
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def compare(
     decoder: Compared = None,
     model: Model = "tiny",
     chat: Chat = False,
+    prompt_format: PromptFormat = None,
     source: WeightedSource,
     tokens: options.Tokens,
     seed: options.Seed = 0,
@@ -92,7 +94,7 @@ def compare(
 
         chosen = [named_decoder(name) for name in names]
         stops = checked_stop(tokens.stop or ())
-    backbone = source.load(model)
+    backbone = load_prompted(source, model, prompt_format, chat)
     with memory_errors(1):
         generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
     found = []

@@ -152,7 +152,10 @@ def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list
     if not waiting:
         return []
     source: _Source | None = waiting[0][1]
-    model: Backbone | None = waiting[0][1].load()
+    try:
+        model: Backbone | None = waiting[0][1].load()
+    except UserError as error:
+        raise UserError(f"{waiting[0][0].folder}: {error}") from error
     _check_prompts([run for run, its, _ in waiting if its == source], model)
     failed, done, size, took = list[str](), 0, 0, 0.0
     for number, (run, needed, left_of_it) in enumerate(waiting, start=1):
