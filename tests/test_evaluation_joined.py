@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dystruct.decoding import UserError
+from dystruct.decoding.backbone import model_folder
+from dystruct.decoding.calibration_file import read_calibration
 from dystruct.decoding.evaluation import summary, tasks
 from dystruct.decoding.evaluation.checks import check_run
 from dystruct.decoding.evaluation.joined import joined
-from dystruct.decoding.evaluation.local import run_local
+from dystruct.decoding.evaluation.local import check_prompts, run_local
 from dystruct.decoding.evaluation.report import report
-from dystruct.decoding.evaluation.settings import RunSettings
+from dystruct.decoding.evaluation.settings import RunSettings, identity
 from dystruct.decoding.evaluation.statistics import mean, mean_of_parts
 from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
 from dystruct.decoding.evaluation.sweep import read_sweep, state
@@ -95,11 +98,50 @@ def test_a_part_alone_says_which_items_it_has(tmp_path: Path) -> None:
     assert not replace(alone, tasks={"tiny_maths": replace(task, count=4)}).complete
 
 
-def test_items_that_another_run_has_count_once(tmp_path: Path) -> None:
-    runs = [summarise(part(tmp_path / f"{a}-{b}", a, b)) for a, b in ((0, 4), (4, 9), (0, 9), (2, 6))]
+@pytest.mark.parametrize(
+    ("spans", "used"),
+    [
+        (((0, 4), (4, 9), (0, 9), (2, 6)), [2]),
+        (((0, 4), (2, 6), (4, 9)), [0, 2]),
+        (((0, 4), (0, 4), (4, 9), (4, 9)), [0, 2]),
+        (((0, 3), (0, 6), (3, 9)), [0, 2]),
+        (((0, 9), (4, 9)), [0]),
+    ],
+)
+def test_items_that_another_run_has_count_once(
+    tmp_path: Path, spans: tuple[tuple[int, int], ...], used: list[int]
+) -> None:
+    runs = [summarise(part(tmp_path / f"{place}", *span)) for place, span in enumerate(spans)]
     [(run, places)] = joined(runs)
-    assert places == [2]
-    assert run == runs[2]
+    assert sorted(places) == used
+    assert run.plain() == flat(summarise(part(tmp_path / "whole", 0, 9)).plain()) | {"environments": run.environments}
+
+
+def test_a_run_that_is_not_complete_stays_as_it_is(tmp_path: Path) -> None:
+    """It neither joins nor takes the place of one that is."""
+    runs = [summarise(part(tmp_path / name, *span)) for name, span in (("a", (0, 4)), ("b", (4, 9)), ("c", (0, 9)))]
+    for place in (1, 2):
+        unfinished = {name: replace(task, count=task.count - 1) for name, task in runs[place].tasks.items()}
+        given_runs = [replace(run, tasks=unfinished) if run is runs[place] else run for run in runs]
+        found = joined(given_runs)
+        assert (given_runs[place], [place]) in found
+        assert sorted(places for _, of in found for places in of) == ([0, 1, 2] if place == 2 else [1, 2])
+
+
+def test_a_setting_that_is_not_on_record_has_its_default(tmp_path: Path) -> None:
+    runs = [summarise(part(tmp_path / "a", 0, 4)), summarise(part(tmp_path / "b", 4, 9))]
+    before = {name: value for name, value in runs[0].settings["decoder_settings"].items() if name != "threshold"}
+    older = replace(runs[0], settings={**runs[0].settings, "decoder_settings": before})
+    [(run, _)] = joined([older, runs[1]])
+    assert run.tasks["tiny_maths"].count == 9 and run.settings["decoder_settings"]["threshold"] is None
+
+
+def test_a_part_says_so_in_the_tables(tmp_path: Path) -> None:
+    make_run(tmp_path / "fixed", {task: [draws[0]] for task, draws in TASKS.items()}, decoder="fixed")
+    part(tmp_path / "ours", 4, 9)
+    report([tmp_path], tmp_path / "out")
+    text = (tmp_path / "out" / "tables.md").read_text()
+    assert "structure=sample, from item 5 |" in text and "| fixed |" in text
 
 
 @pytest.mark.parametrize("spans", [((0, 4), (5, 9)), ((0, 5), (4, 9)), ((0, 4), (0, 4))])
@@ -140,6 +182,46 @@ def test_tables_and_summaries_are_of_the_whole(tmp_path: Path) -> None:
     assert kept[:2] == [flat(found) for found in kept[2:4]] == [flat(found) for found in kept[4:]]
 
 
+def test_a_summary_is_not_replaced_by_one_of_fewer_items(tmp_path: Path) -> None:
+    part(tmp_path / "a" / "run", 0, 4)
+    part(tmp_path / "b" / "run", 4, 9)
+    report([tmp_path / "a"], tmp_path / "kept", summaries=True)
+    report([tmp_path / "kept", tmp_path / "b"], tmp_path / "kept", summaries=True)
+    before = {path: path.read_bytes() for path in (tmp_path / "kept").rglob("*.*") if path.is_file()}
+    with pytest.raises(UserError, match="is of 18 items, and would be replaced by one of 10; name it among"):
+        report([tmp_path / "b"], tmp_path / "kept", summaries=True)
+    with pytest.raises(UserError, match="keeps the summary of a run whose items are not there"):
+        part(tmp_path / "kept" / "run", 4, 9)
+    assert {path: path.read_bytes() for path in (tmp_path / "kept").rglob("*.*") if path.stat().st_size} == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"skip": -1}, {"skip": True}, {"skip": "a"}, {"skip": None}, {"skip": 1.5}, {"skip": 5}, {"expected": 0},
+        {"expected": "5"}, {"count": 99}, {"count": None}, {"chain": 3}, {"digest": None}, {"right": {"0/0": "01"}},
+        {"right": {"0/0": "x" * 9}}, {"right": {"0/0": 3}}, {"right": []}, {"right": 7},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_summary_whose_numbers_do_not_go_together_is_refused(tmp_path: Path, damage: dict[str, Any]) -> None:
+    summarise(part(tmp_path / "a", 4, 9)).save(tmp_path / "summary.json")
+    content = json.loads((tmp_path / "summary.json").read_text())
+    content["tasks"]["tiny_logic"] |= damage
+    (tmp_path / "summary.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="is no result of `dystruct eval`"):
+        load_summary(tmp_path / "summary.json")
+
+
+@pytest.mark.parametrize("skip", [-1, True, "a", 7])
+def test_a_run_with_items_that_it_leaves_out_is_damaged(tmp_path: Path, skip: object) -> None:
+    run = json.loads((part(tmp_path, 4, 9) / "run.json").read_text())
+    run["settings"]["skip"] = skip
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with pytest.raises(UserError, match="damaged"):
+        summarise(tmp_path)
+
+
 def summarise_kept(folder: Path) -> dict[str, Any]:
     found = load_summary(folder)
     return {name: value for name, value in found.plain().items() if name != "environments"}
@@ -149,7 +231,9 @@ def summarise_kept(folder: Path) -> dict[str, Any]:
 def letters(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [Problem("logic", "k", text, "", "a") for text in ("ab", "cd", "ef", "gh", "ha")]
     for module in (tasks, summary):
-        monkeypatch.setattr(module, "items", lambda task, split="test", limit=None: found[:limit])
+        monkeypatch.setattr(
+            module, "items", lambda task, split="test", limit=None: found if limit is None else found[:limit]
+        )
 
 
 def run_of(folder: Path, **settings: Any) -> RunSummary:
@@ -178,12 +262,33 @@ def test_decoding_leaves_the_items_out_and_changes_no_other(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("letters")
+def test_a_prompt_that_is_left_out_may_be_as_long_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = tasks.items("tiny_logic")
+    monkeypatch.setattr(tasks, "items", lambda *asked: [replace(first, question="a" * 100_000), *others])
+    model = backbone(hashed(3))
+    asked = RunSettings(tasks=("tiny_logic",), decoder="block", max_new_tokens=8, skip=1)
+    check_prompts(asked, model)
+    with pytest.raises(UserError, match="The prompt has 100000 tokens"):
+        check_prompts(replace(asked, skip=0), model)
+
+
+@pytest.mark.usefixtures("letters")
 def test_a_sweep_knows_how_many_are_left(tmp_path: Path) -> None:
+    weights, calibrated = read_calibration(None, model_folder("tiny"))
+    model = replace(backbone(hashed(3)), weights=weights, calibrated=calibrated)
+    told = identity(model, model_folder("tiny"))
     (tmp_path / "sweep.toml").write_text('[settings]\ntasks = ["tiny_logic"]\nlimit = 4\n[[run]]\ndecoder = "block"\n')
     for skip, count in ((None, 4), (0, 4), (3, 1)):
         [planned] = read_sweep(tmp_path / "sweep.toml", skip=skip)
         assert planned.settings.skip == (skip or 0)
-        run_local(planned.settings, backbone(hashed(3)), {"name": "tiny"}, tmp_path / f"{skip}" / planned.folder)
+        run_local(planned.settings, model, told, tmp_path / f"{skip}" / planned.folder)
         found = summarise(tmp_path / f"{skip}" / planned.folder)
         assert found.tasks["tiny_logic"].count == count
     assert state(planned, tmp_path / "nowhere").done == 0
+    for begun, skip, what in (("None", 3, "has no skip, which is 3 now"), ("3", 0, "has skip 3, which there is not")):
+        [planned] = read_sweep(tmp_path / "sweep.toml", skip=skip)
+        with pytest.raises(UserError, match=what):
+            state(planned, tmp_path / begun)
+    [planned] = read_sweep(tmp_path / "sweep.toml", limit=5, skip=4)
+    with pytest.raises(UserError, match="has no skip, which is 4 now"):
+        state(planned, tmp_path / "None")

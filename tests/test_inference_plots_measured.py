@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from dystruct.inference.plots import (
     plot_rank_histogram,
     plot_reliability,
     plot_replicates,
+    plot_sensitivity,
     plot_unmasking,
     plot_weights,
 )
@@ -183,3 +186,34 @@ def test_the_checks_pictures_name_what_they_show() -> None:
     [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["replicated", "observed", "inferred from the observed"]
     FigureCanvasAgg(figure).draw()
+
+
+def test_sensitivity_shows_each_task_and_the_bars_of_the_last() -> None:
+    values, accuracy = [48, 16, 256], [[0.3, 0.5], [0.2, 0.4], [0.1, 0.2]]
+    interval = [[0.4, 0.6], [0.3, 0.5], [0.1, 0.3]]
+    ax = plot_sensitivity(values, accuracy, ["$maths", "mean"], interval=interval, default=48, setting="longest window")
+    for name, own in (("$maths", [0.2, 0.3, 0.1]), ("mean", [0.4, 0.5, 0.2])):
+        assert line(ax, name).tolist() == [[value, gain] for value, gain in zip([16, 48, 256], own, strict=True)]
+    assert line(ax, "default")[:, 0].tolist() == [48, 48]
+    ends = [segment.tolist() for each in ax.collections for segment in each.get_segments()]
+    assert ends == [[[value, low], [value, high]] for value, (low, high) in zip(values, interval, strict=True)]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["16", "48", "256"]
+    assert ax.get_xscale() == "log" and ax.get_xlabel() == "longest window"
+    near = plot_sensitivity([0, 0.5, 3], [[0.1], [0.2], [0.3]], ["logic"])
+    assert near.get_xscale() == "linear" and [text.get_text() for text in near.get_legend().get_texts()] == ["logic"]
+
+
+@pytest.mark.parametrize(
+    ("values", "accuracy", "names", "interval", "told"),
+    [
+        ([1, 2], [[0.1], [0.2]], ["a", "b"], None, r"accuracy must have shape \(2, 2\)"),
+        ([1, 2], [[0.1]], ["a"], None, r"accuracy must have shape \(2, 1\)"),
+        ([], [], [], None, "accuracy must have shape"),
+        ([1], [[0.1]], ["a"], [[0.1, 0.2], [0.1, 0.2]], r"interval must have shape \(1, 2\)"),
+    ],
+)
+def test_sensitivity_says_which_numbers_differ(
+    values: list[int], accuracy: list[list[float]], names: list[str], interval: Any, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        plot_sensitivity(values, accuracy, names, interval=interval)

@@ -83,7 +83,7 @@ def _remedy(place: str, one: Any, other: Any) -> str:
     """What can be done. A setting inside another one follows from what is given, and cannot be given as it was."""
     if place.startswith("model."):
         return "go on with its model, or name another folder"
-    if place == "prompt_format":  # on record only where it is given
+    if place in ("prompt_format", "skip"):  # on record only where it is given
         return "leave it out, or name another folder" if one is _MISSING else "give it, or name another folder"
     if "." in place or one is _MISSING or other is _MISSING:
         return "name another folder"

@@ -45,7 +45,10 @@ _OWN = {
 
 
 def told_apart(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs, with their model, its dtype, and how it is prompted in their labels wherever there are several."""
+    """The runs, with their model, its dtype, how it is prompted and which first items it left out in their labels.
+
+    Each of these where there are several.
+    """
     parts = [_around(run) for run in runs]
     several = [key for key in parts[0] if len({part[key] for part in parts}) > 1] if parts else []
     if not several:
@@ -66,6 +69,7 @@ def _around(run: RunSummary) -> dict[str, str]:
         "name": str(model.get("name") or ""),
         "dtype": str(model.get("dtype") or "").removeprefix("torch."),
         "chat": "chat" if settings.get("chat") else "",
+        "skip": f"from item {settings['skip'] + 1}" if settings.get("skip") else "",
         "format": f"prompt format {settings['prompt_format']!r}" if settings.get("prompt_format") else "",
     }
 

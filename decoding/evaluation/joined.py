@@ -8,48 +8,76 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from ..errors import UserError
+from ..named import named_decoder
+from .agreement import filled
 from .comparison import common_items, comparable
+from .settings import defaults_of
 from .statistics import mean_of_parts
 from .summary import RunSummary, TaskSummary
 
+_Part = tuple[RunSummary, list[int]]  # a run, and the places of those that it is made of
 
-def joined(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, list[int]]]:
+
+def joined(runs: Sequence[RunSummary]) -> list[_Part]:
     """The runs, each with the places in `runs` of those that it is made of, in the order of the first of these.
 
-    Runs that have the same name, settings and tasks are one where the items of one follow on those of another. One
-    whose items are a part of another's is left out.
+    Complete runs that have the same name, settings and tasks are one where the items of one follow on those of another.
+    A complete run whose items are a part of another's is left out. One that is not complete stays as it is.
     """
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[_Part]] = {}
     for place, run in enumerate(runs):
-        same = [run.label, run.settings["draws"], sorted(run.tasks), comparable(run, (), "limit", "skip")]
-        groups.setdefault(json.dumps(same, sort_keys=True), []).append(place)
-    found: list[tuple[RunSummary, list[int]]] = []
-    for places in groups.values():
-        found += _joined(runs, places)
-    return sorted(found, key=lambda each: min(each[1]))
+        same = [place] if not run.complete else _same(run)
+        groups.setdefault(json.dumps(same, sort_keys=True), []).append((run, [place]))
+    found = [part for parts in groups.values() for part in _largest(_chained(parts))]
+    return sorted(found, key=lambda part: min(part[1]))
 
 
-def _joined(runs: Sequence[RunSummary], places: Sequence[int]) -> list[tuple[RunSummary, list[int]]]:
-    """The same of runs that differ in their items only."""
-    found: list[tuple[RunSummary, list[int]]] = []
-    for place in sorted(places, key=lambda place: [(task.skip, -task.end) for task in runs[place].tasks.values()]):
-        run = runs[place]
+def _same(run: RunSummary) -> list[object]:
+    """What runs share that differ in their items only. A setting that is not on record has its default."""
+    settings = run.settings
+    with suppress(UserError):  # of a decoder of one's own
+        settings = filled(settings, defaults_of(named_decoder(settings["decoder"])))
+    run = replace(run, settings=settings)
+    return [run.label, settings["draws"], sorted(run.tasks), comparable(run, (), "limit", "skip")]
+
+
+def _chained(parts: Sequence[_Part]) -> list[_Part]:
+    """Parts, with each put behind one at whose end it begins."""
+    found: list[_Part] = []
+    for run, places in sorted(parts, key=lambda part: [task.skip for task in part[0].tasks.values()]):
         for number, (before, of) in enumerate(found):
-            if _all(before, run, lambda one, two: one.end == two.skip):
-                found[number] = _together(before, run), [*of, place]
-                break
-            spans = [[(task.skip, task.end) for task in each.tasks.values()] for each in (before, run)]
-            if _all(before, run, lambda one, two: one.skip <= two.skip and two.end <= one.end) and spans[0] != spans[1]:
+            if _on_same_items(before, run, lambda one, two: one.end == two.skip):
+                found[number] = _together(before, run), [*of, *places]
                 break
         else:
-            found.append((run, [place]))
+            found.append((run, places))
     return found
 
 
-def _all(one: RunSummary, two: RunSummary, holds: Callable[[TaskSummary, TaskSummary], bool]) -> bool:
-    """Whether something holds of each task of two runs, which is of the same items in both."""
+def _largest(parts: Sequence[_Part]) -> list[_Part]:
+    """Parts without those whose items another one has all; two single runs on the same items both stay."""
+    found: list[_Part] = []
+    for run, places in sorted(parts, key=lambda part: (-sum(_counts(part[0])), len(part[1]))):
+        holders = [
+            other
+            for other, _ in found
+            if _on_same_items(other, run, lambda one, two: one.skip <= two.skip and two.end <= one.end)
+        ]
+        if not holders or (len(places) == 1 and all(_counts(other) == _counts(run) for other in holders)):
+            found.append((run, places))
+    return found
+
+
+def _counts(run: RunSummary) -> list[int]:
+    return [task.count for task in run.tasks.values()]
+
+
+def _on_same_items(one: RunSummary, two: RunSummary, holds: Callable[[TaskSummary, TaskSummary], bool]) -> bool:
+    """Whether two runs number the same items alike, and something holds of each of their tasks."""
     pairs = [(task, two.tasks[name]) for name, task in one.tasks.items()]
     return all(common_items(*pair) and holds(*pair) for pair in pairs)
 

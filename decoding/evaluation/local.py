@@ -103,7 +103,7 @@ def count(settings: RunSettings) -> int:
 def check_prompts(settings: RunSettings, model: Backbone) -> None:
     """Raise UserError for embedded tasks with a prompt that the model cannot take."""
     model = with_prompt_format(model, settings.prompt_format)
-    for problem in (problem for asked in asked_items(settings).values() for problem in asked):
+    for problem in (problem for asked in asked_items(settings).values() for problem in asked[settings.skip :]):
         encoded(model, problem.question, settings.chat, settings.max_new_tokens)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections import Counter
@@ -11,17 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from dystruct.inference.plots import plot_accuracy
-
 from ..errors import UserError
 from ..files import check_file_target, save_bytes, save_text
-from .comparison import alike, merged, ordered, told_apart
+from .comparison import alike, told_apart
 from .joined import joined
-from .pools import pooled
-from .run_folder import make_folder
-from .statistics import mean_of_means
+from .pictures import pictures
+from .run_folder import SUMMARY, make_folder
 from .structures import rule_of, structure_tables
 from .summary import RunSummary, load_summary, scored_items
 from .table import ENDINGS, Table, contents
@@ -40,7 +34,7 @@ def find_runs(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
     found: dict[Path, Path] = {}
     for path in paths:
         if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
-            inside = sorted({file.parent for name in ("run.json", "summary.json") for file in path.rglob(name)})
+            inside = sorted({file.parent for name in ("run.json", SUMMARY) for file in path.rglob(name)})
         else:
             inside = [path] if os.path.exists(path) else []
         if out is not None and out.resolve() not in (path.resolve(), *path.resolve().parents):
@@ -51,7 +45,7 @@ def find_runs(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
             )
         for place in inside:
             resolved = place.resolve()
-            found.setdefault(resolved.parent if resolved.name == "summary.json" else resolved, place)
+            found.setdefault(resolved.parent if resolved.name == SUMMARY else resolved, place)
     return list(found.values())
 
 
@@ -63,11 +57,11 @@ def _is_kept(place: Path, out: Path) -> bool:
 def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complete: bool = False) -> list[Path]:
     """Make all tables from the results at `paths` and write them to `out`; the files written.
 
-    Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md; accuracy against passes as a plot of each
-    task and of their mean. What an earlier call wrote there and this one does not is removed. summaries: write each
-    run's summary too, to RUN/summary.json, RUN being the name of its folder. complete: leave out runs that still have
-    items to go. Raises UserError, before anything is written, where a file cannot be, two runs are called so, or none
-    is complete.
+    Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md, and every picture (see `pictures`). What an
+    earlier call wrote there and this one does not is removed. Runs that share a task's items count as one (see
+    `joined`). summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its folder. complete:
+    leave out runs that still have items to go. Raises UserError, before anything is written, where a file cannot be,
+    two runs are called so, a summary of more items stands there, or none is complete.
     """
     found = [(place, load_summary(place)) for place in find_runs(paths, out)]
     found = [(place, run) for place, run in found if run.complete or not complete]
@@ -80,11 +74,13 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     missing = [run.label for run in shown if not run.complete]
     note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
-    plots = _plots(shown)
+    plots = pictures(shown)
     kept = _summary_paths([place for place, *_ in places], out, {CONTENTS, *texts, *plots}) if summaries else []
     make_folder(out)
     for path in (out / CONTENTS, *(out / name for name in (*texts, *plots)), *(p for p in kept if p.parent.exists())):
         check_file_target(path)
+    for path, run in zip(kept, runs, strict=False):
+        _check_kept(path, run)
     for path, run in zip(kept, runs, strict=False):
         make_folder(path.parent)
         run.save(path)
@@ -109,7 +105,8 @@ def _written_before(out: Path) -> list[Path]:
         return []
     names = re.findall(r"^## ([\w.-]+)$", text, re.MULTILINE)
     files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
-    return [path for path in (*files, *sorted(out.glob("accuracy-*.png"))) if path.is_file()]
+    drawn = [path for kind in ("accuracy", "sensitivity") for path in sorted(out.glob(f"{kind}-*.png"))]
+    return [path for path in (*files, *drawn) if path.is_file()]
 
 
 def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[Path]:
@@ -117,53 +114,28 @@ def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[P
     names = [(place if place.is_dir() else place.parent).resolve().name for place in places]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"Two of the runs are called {name!r}, and their summaries would be one file; rename one.")
+            raise UserError(
+                f"Two of the runs are called {name!r}, and their summaries would be one file; rename one, or leave it "
+                f"out."
+            )
         if name in taken or ((out / name).exists() and not (out / name).is_dir()):
             raise UserError(
                 f"The summary of the run {name!r} needs a folder of this name, where {str(out)!r} has a file; rename "
                 f"the run."
             )
-    return [out / name / "summary.json" for name in names]
+    return [out / name / SUMMARY for name in names]
 
 
-def _plots(runs: Sequence[RunSummary]) -> dict[str, bytes]:
-    """The plots of each task and of their mean, as PNG files by their names."""
-    tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
-    found = {}
-    for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
-        figure = accuracy_plot(runs, of, name if len(of) == 1 else f"mean of {', '.join(of)}")
-        if figure is not None:
-            picture = io.BytesIO()
-            figure.savefig(picture, format="png", dpi=150)
-            found[f"accuracy-{name}.png"] = picture.getvalue()
-    return found
-
-
-def accuracy_plot(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:
-    """Accuracy against forward passes, means of tasks, a point a run that has them all, larger for a larger budget.
-
-    With intervals of two standard errors. None for fewer than two runs.
-    """
-    passes, accuracy, bars, names, budgets, counts = [], [], [], [], [], []
-    for run in ordered(merged(runs)):
-        found = pooled(run)
-        figures = [found[task].figures if task in found else {} for task in tasks]
-        value = mean_of_means([of.get("correct") for of in figures])
-        if value is None:
-            continue
-        passes.append(sum(of["forward_passes"].value for of in figures) / len(figures))
-        accuracy.append(value.value)
-        bars.append([max(0.0, value.value - 2 * (value.error or 0)), min(1.0, value.value + 2 * (value.error or 0))])
-        names.append(run.label)
-        budgets.append(run.settings["budget"])
-        counts.append(value.count)
-    if len(names) < 2:
-        return None
-    figure = Figure(figsize=(9.0, max(4.5, 0.28 * min(len(set(names)), 20))), layout="constrained")
-    axes = plot_accuracy(passes, accuracy, names, interval=bars, budgets=budgets, ax=figure.add_subplot())
-    least, most = min(counts), max(counts)
-    axes.set_title(f"{title}; {most if least == most else f'{least} to {most}'} items a point")
-    return figure
+def _check_kept(path: Path, run: RunSummary) -> None:
+    """Raise UserError if the summary at `path` is of more items than the run that would take its place."""
+    if not path.exists():
+        return
+    held, now = (sum(task.count for task in of.tasks.values()) for of in (load_summary(path), run))
+    if held > now:
+        raise UserError(
+            f"{str(path)!r} is of {held} items, and would be replaced by one of {now}; name it among the results, too, "
+            f"or remove it."
+        )
 
 
 _Held = dict[str, dict[str, tuple[list[Path], RunSummary]]]  # of a group of runs: kind -> task -> the run

@@ -25,6 +25,7 @@ from ..plain import as_plain
 from .agreement import compare, filled
 
 FORMAT = "dystruct-run-1"
+SUMMARY = "summary.json"  # what a run came to (see `summary`)
 SAMPLES = "samples.jsonl"  # and every prompt, answer and score, where they were asked for
 SCORES = "scores.json"  # in a run's folder: what the harness made of its items
 KEY = ("task", "item", "seed", "draw")
@@ -100,6 +101,11 @@ class RunFolder:
                 raise UserError(
                     f"{str(self.folder)!r} has items on record without run.json, which says what they are of; put it "
                     f"back, or name another folder."
+                )
+            if (self.folder / SUMMARY).exists():
+                raise UserError(
+                    f"{str(self.folder)!r} keeps the summary of a run whose items are not there, which would be "
+                    f"replaced; name another folder."
                 )
             content = {"format": FORMAT, "settings": self.settings, "environments": []}
         if not part:

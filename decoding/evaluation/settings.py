@@ -153,6 +153,9 @@ def check_described(found: Mapping[str, Any]) -> None:
     for holder, name in (("model", "name"), ("decoder_settings", "decoder")):
         if not isinstance(found[holder].get(name), str):
             raise ValueError(f"its setting {holder} has no {name}")
+    skip = found.get("skip", 0)
+    if not is_whole(skip) or skip < 0:
+        raise ValueError(f"its setting skip cannot be {skip!r:.80}")
     for task, told in found["tasks"].items():
         if not isinstance(told, dict) or not isinstance(told.get("items"), int | None):
             raise ValueError(f"its task {task} cannot be {told!r:.80}")

@@ -17,16 +17,16 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import save_json
+from ..kinds import is_whole
 from ..plain import as_plain
 from .item_record import check_items
-from .run_folder import SCORES, damaged, read_items, read_run
+from .run_folder import SCORES, SUMMARY, damaged, read_items, read_run
 from .settings import check_described
 from .statistics import Mean, mean
 from .tasks import DOMAINS, chain, items
 from .tasks import digest as digest_of
 
 FORMAT = "dystruct-summary-1"
-NAME = "summary.json"  # in a run's folder
 FIGURES = (
     "correct", "useful_tokens", "wasted_tokens", "windows", "blocks", "forward_passes", "seconds", "latency", "empty",
     "repetition", "confidence", "map_probability", "entropy", "log_probability",
@@ -102,11 +102,11 @@ def load_summary(path: Path) -> RunSummary:
     A folder's summary.json beside its items stands for the folder: it may be of fewer items than are there by now.
     Raises UserError for what is neither.
     """
-    folder = path.parent if path.name == NAME else path
+    folder = path.parent if path.name == SUMMARY else path
     if folder.is_dir() and any(folder.glob("items*.jsonl")):
         return summarise(folder)
     if path.is_dir():
-        path = path / NAME
+        path = path / SUMMARY
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content.pop("format") != FORMAT:
@@ -121,9 +121,25 @@ def load_summary(path: Path) -> RunSummary:
         }  # fmt: skip
         found = RunSummary(tasks=tasks, **content)
         check_described(found.settings)
+        for name, task in tasks.items():
+            _check_task(name, task)
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is no result of `dystruct eval` ({error}); name a run's folder.") from error
+
+
+def _check_task(name: str, task: TaskSummary) -> None:
+    """Raise ValueError for numbers and signs of a task that do not go together."""
+    numbers = (task.skip, task.expected, task.count)
+    if not all(is_whole(number) and number >= 0 for number in numbers) or task.count > task.expected:
+        raise ValueError(
+            f"task {name} cannot leave out {task.skip!r} and have {task.count!r} of {task.expected!r} items"
+        )
+    if not isinstance(task.digest, str) or not isinstance(task.chain, str):
+        raise ValueError(f"task {name} has no hashes of its items")
+    for stream, signs in task.right.items():
+        if not isinstance(signs, str) or len(signs) != task.end or not set(signs) <= set("01?-"):
+            raise ValueError(f"of task {name} {stream} is not {task.end} signs of 0, 1, ? and -")
 
 
 def save_summary(folder: Path) -> RunSummary:
@@ -131,7 +147,7 @@ def save_summary(folder: Path) -> RunSummary:
 
     Raises UserError as `summarise` does.
     """
-    summary, path = summarise(folder), folder / NAME
+    summary, path = summarise(folder), folder / SUMMARY
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -150,7 +166,8 @@ def summarise(folder: Path) -> RunSummary:
         records = scored_items(folder)
         for record in records:
             described = settings["tasks"].get(record["task"])
-            if described is None or record["item"] >= (described.get("items") or math.inf):
+            skip, end = settings.get("skip", 0), described.get("items") if described else 0
+            if not skip <= record["item"] < (math.inf if end is None else end):
                 raise ValueError(f"the run has no task {record['task']}, item {record['item']}")
         for task, described in settings["tasks"].items():
             found = [record for record in records if record["task"] == task]

@@ -236,7 +236,8 @@ def _comparable(
     are then among those on record, and lower, since a run can be prolonged.
     """
     held = found.get("limit")
-    settings = replace(run.settings, limit=held) if held is None or (is_whole(held) and held >= 1) else run.settings
+    is_one = held is None or (is_whole(held) and held > run.settings.skip)
+    settings = replace(run.settings, limit=held) if is_one else run.settings
     model = {**found["model"], **model}
     known: dict[str, Any] = {}
     if tasks.are_embedded(run.settings.tasks):

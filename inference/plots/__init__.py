@@ -6,6 +6,7 @@ Without `ax` a figure of its own is made, `ax.figure`; pyplot is not involved.
 from .accuracy import pareto_front, plot_accuracy
 from .calibration import plot_rank_histogram, plot_reliability, plot_replicates, plot_weights
 from .marginals import plot_block_count, plot_block_marginals, plot_window_length
+from .sensitivity import plot_sensitivity
 from .structures import plot_map_above_samples, plot_posterior, plot_ribbon, plot_structures
 from .style import visible
 from .unmasking import plot_unmasking
@@ -21,6 +22,7 @@ __all__ = [
     "plot_reliability",
     "plot_replicates",
     "plot_ribbon",
+    "plot_sensitivity",
     "plot_structures",
     "plot_unmasking",
     "plot_weights",

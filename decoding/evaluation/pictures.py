@@ -1,0 +1,113 @@
+"""Pictures of summaries of runs: accuracy against forward passes, and against each setting that was varied.
+
+Knows summaries; neither folders nor files.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from dystruct.inference.plots import plot_accuracy, plot_sensitivity
+
+from ..dystruct import DyStruct
+from ..plain import as_plain
+from .comparison import SENSITIVITY, families, in_settings, merged, ordered, setting_of
+from .pools import pooled
+from .statistics import Mean, mean_of_means
+from .summary import RunSummary
+
+
+def pictures(runs: Sequence[RunSummary]) -> dict[str, bytes]:
+    """Every picture for which there are runs, as PNG files by their names.
+
+    accuracy-TASK.png for each task, and accuracy-mean.png for the mean of several; sensitivity-SETTING.png.
+    """
+    found: dict[str, Figure | None] = {}
+    tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
+    for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
+        title = name if len(of) == 1 else f"mean of {', '.join(of)}"
+        found[f"accuracy-{name}.png"] = accuracy_picture(runs, of, title)
+    for setting, (name, _, _) in SENSITIVITY.items():
+        for number, figure in enumerate(sensitivity_pictures(runs, setting), start=1):
+            found[f"sensitivity-{name}{f'-{number}' if number > 1 else ''}.png"] = figure
+    return {name: _png(figure) for name, figure in found.items() if figure is not None}
+
+
+def _png(figure: Figure) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=150)
+    return content.getvalue()
+
+
+def accuracy_picture(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:
+    """Accuracy against forward passes, means of tasks, a point a run that has them all, larger for a larger budget.
+
+    With intervals of two standard errors. None for fewer than two runs.
+    """
+    passes, accuracy, bars, names, budgets, counts = [], [], [], [], [], []
+    for run in ordered(merged(runs)):
+        found = pooled(run)
+        figures = [found[task].figures if task in found else {} for task in tasks]
+        value = mean_of_means([of.get("correct") for of in figures])
+        if value is None:
+            continue
+        passes.append(sum(of["forward_passes"].value for of in figures) / len(figures))
+        accuracy.append(value.value)
+        bars.append(_interval(value))
+        names.append(run.label)
+        budgets.append(run.settings["budget"])
+        counts.append(value.count)
+    if len(names) < 2:
+        return None
+    figure = Figure(figsize=(9.0, max(4.5, 0.28 * min(len(set(names)), 20))), layout="constrained")
+    axes = plot_accuracy(passes, accuracy, names, interval=bars, budgets=budgets, ax=figure.add_subplot())
+    axes.set_title(f"{title}; {_counted(counts)} a point")
+    return figure
+
+
+def sensitivity_pictures(runs: Sequence[RunSummary], setting: str) -> list[Figure]:
+    """Accuracy of each task that all have, and their mean, against a setting: one for each family of two runs or more.
+
+    With intervals of two standard errors of the mean, and the default where one of the runs has it.
+    """
+    figures = []
+    for family in families(merged(runs), (setting,)):
+        found = [pooled(run) for run in family]
+        tasks = [task for task in found[0] if all(task in of and of[task].accuracy for of in found)]
+        means = [mean_of_means([of[task].accuracy for task in tasks]) for of in found]
+        known = [mean for mean in means if mean is not None]
+        if len(known) < len(family):
+            continue
+        values = [setting_of(run, setting) for run in family]
+        default = in_settings(as_plain(DyStruct()), setting)
+        accuracy = [
+            [*([_value(of[task].accuracy) for task in tasks] if len(tasks) > 1 else []), mean.value]
+            for of, mean in zip(found, known, strict=True)
+        ]
+        figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+        axes = plot_sensitivity(
+            values, accuracy, [*tasks, "mean"] if len(tasks) > 1 else tasks,
+            interval=list(map(_interval, known)), default=default if default in values else None,
+            setting=SENSITIVITY[setting][1], ax=figure.add_subplot(),
+        )  # fmt: skip
+        axes.set_title(f"{_counted([mean.count for mean in known])} a point", fontsize=10)
+        figures.append(figure)
+    return figures
+
+
+def _interval(value: Mean) -> list[float]:
+    """Two standard errors around a share."""
+    return [max(0.0, value.value - 2 * (value.error or 0)), min(1.0, value.value + 2 * (value.error or 0))]
+
+
+def _value(found: Mean | None) -> float:
+    assert found is not None
+    return found.value
+
+
+def _counted(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{most if least == most else f'{least} to {most}'} items"
