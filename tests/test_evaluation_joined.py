@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import Run
 from dystruct.decoding import UserError
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import read_calibration
@@ -25,7 +26,7 @@ from dystruct.decoding.evaluation.statistics import mean, mean_of_parts
 from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
 from dystruct.decoding.evaluation.sweep import read_sweep, state
 from dystruct.decoding.tiny.problem import Problem
-from evaluation_runs import make_run
+from evaluation_runs import make_run, with_the_embedded_models_weights
 from scripted import backbone, hashed
 
 TASKS = {"tiny_maths": ("110100101", "000111010"), "tiny_logic": ("010101011", "111111000")}
@@ -106,6 +107,8 @@ def test_a_part_alone_says_which_items_it_has(tmp_path: Path) -> None:
         (((0, 4), (0, 4), (4, 9), (4, 9)), [0, 2]),
         (((0, 3), (0, 6), (3, 9)), [0, 2]),
         (((0, 9), (4, 9)), [0]),
+        (((4, 6), (0, 4), (4, 9)), [1, 2]),
+        (((4, 9), (4, 6), (0, 4)), [0, 2]),
     ],
 )
 def test_items_that_another_run_has_count_once(
@@ -132,8 +135,10 @@ def test_a_setting_that_is_not_on_record_has_its_default(tmp_path: Path) -> None
     runs = [summarise(part(tmp_path / "a", 0, 4)), summarise(part(tmp_path / "b", 4, 9))]
     before = {name: value for name, value in runs[0].settings["decoder_settings"].items() if name != "threshold"}
     older = replace(runs[0], settings={**runs[0].settings, "decoder_settings": before})
-    [(run, _)] = joined([older, runs[1]])
-    assert run.tasks["tiny_maths"].count == 9 and run.settings["decoder_settings"]["threshold"] is None
+    newer = replace(runs[0], settings={**runs[1].settings, "decoder_settings": before}, tasks=runs[1].tasks)
+    for parts in ([older, runs[1]], [runs[0], newer]):
+        [(run, _)] = joined(parts)
+        assert run.tasks["tiny_maths"].count == 9 and run.settings["decoder_settings"]["threshold"] is None
 
 
 def test_a_part_says_so_in_the_tables(tmp_path: Path) -> None:
@@ -188,11 +193,17 @@ def test_a_summary_is_not_replaced_by_one_of_fewer_items(tmp_path: Path) -> None
     report([tmp_path / "a"], tmp_path / "kept", summaries=True)
     report([tmp_path / "kept", tmp_path / "b"], tmp_path / "kept", summaries=True)
     before = {path: path.read_bytes() for path in (tmp_path / "kept").rglob("*.*") if path.is_file()}
-    with pytest.raises(UserError, match="is of 18 items, and would be replaced by one of 10; name it among"):
-        report([tmp_path / "b"], tmp_path / "kept", summaries=True)
+    for name, start, end in (("b", 4, 9), ("c", 0, 5), ("d", 1, 9)):
+        if name != "b":
+            part(tmp_path / name / "run", start, end)
+        with pytest.raises(UserError, match="is of items that the run in its place would not have; name it among"):
+            report([tmp_path / name], tmp_path / "kept", summaries=True)
     with pytest.raises(UserError, match="keeps the summary of a run whose items are not there"):
         part(tmp_path / "kept" / "run", 4, 9)
-    assert {path: path.read_bytes() for path in (tmp_path / "kept").rglob("*.*") if path.stat().st_size} == before
+    assert {path: path.read_bytes() for path in (tmp_path / "kept").rglob("*.*") if path.is_file()} == before
+    (tmp_path / "kept" / "run" / "summary.json").write_text("damaged")
+    report([tmp_path / "b"], tmp_path / "kept", summaries=True)
+    assert load_summary(tmp_path / "kept" / "run").tasks["tiny_maths"].count == 5
 
 
 @pytest.mark.parametrize(
@@ -254,7 +265,10 @@ def test_decoding_leaves_the_items_out_and_changes_no_other(tmp_path: Path) -> N
     assert run_of(tmp_path / "d", skip=2).tasks["tiny_logic"].right == rest.tasks["tiny_logic"].right
     with pytest.raises(UserError, match="has skip 2, which there is not now"):
         run_of(tmp_path / "d")
-    for skip, limit, told in ((5, None, "leave out fewer than 5"), (3, 3, "Of 3 items 3 cannot be left out")):
+    for skip, limit, told in (
+        (7, None, "has 5 test items; leave out fewer than 5"),
+        (3, 3, "Of 3 items 3 cannot be left out"),
+    ):
         with pytest.raises(UserError, match=told):
             run_of(tmp_path / "e", skip=skip, limit=limit)
     with pytest.raises(UserError, match="harness"):
@@ -292,3 +306,23 @@ def test_a_sweep_knows_how_many_are_left(tmp_path: Path) -> None:
     [planned] = read_sweep(tmp_path / "sweep.toml", limit=5, skip=4)
     with pytest.raises(UserError, match="has no skip, which is 4 now"):
         state(planned, tmp_path / "None")
+
+
+@pytest.mark.usefixtures("letters")
+def test_the_commands_leave_items_out(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_the_embedded_models_weights(monkeypatch)
+    small = ("--tasks", "tiny_logic", "--decoder", "block", "--max-new-tokens", "8", "--budget", "8")
+    assert run("eval", "whole/block", *small).status == 0
+    assert run("eval", "first/block", *small, "--limit", "2").status == 0
+    (tmp_path / "sweep.toml").write_text(
+        '[settings]\ntasks = ["tiny_logic"]\nmax_new_tokens = 8\nbudget = 8\nbatch_size = 3\n[[run]]\n'
+        'decoder = "block"\n'
+    )
+    assert run("sweep", "sweep.toml", "rest", "--skip", "2").status == 0
+    assert "finished" in run("sweep", "sweep.toml", "rest", "--skip", "2", "--status").out
+    for out, given_runs in (("one", ["whole"]), ("two", ["rest", "first"])):
+        assert run("tables", *given_runs, "--out", out).status == 0
+    tables = [(tmp_path / out / "results.csv").read_text() for out in ("one", "two")]
+    assert tables[0] == tables[1] and ",5," in tables[0]
+    run("eval", "whole/block", *small, "--skip", "2").refused("has no skip, which is 2 now; leave it out, or name")
+    run("eval", "rest/block", *small).refused("has skip 2, which there is not now; give it, or name")

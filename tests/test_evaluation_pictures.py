@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,12 @@ def runs(folder: Path, **settings: int) -> list[RunSummary]:
 
 def test_accuracy_against_a_setting(tmp_path: Path) -> None:
     [figure] = sensitivity_pictures(runs(tmp_path)[::-1], "prior.concentration")
+    assert figure is not None
     [axes] = figure.axes
     for name, wanted in (("maths", [0.25, 0.5, 0]), ("logic", [1, 0.5, 0]), ("mean", [0.625, 0.5, 0])):
         assert line(axes, name).tolist() == [list(pair) for pair in zip(RIGHT, wanted, strict=True)]
     assert line(axes, "default")[0, 0] == 1.5
-    assert axes.get_xlabel() == "concentration α0" and axes.get_title() == "6 items a point"
+    assert axes.get_xlabel() == "concentration α0" and axes.get_title() == "m, budget 256; 6 items a point"
     found = {
         segment[0][0]: (segment[0][1], segment[1][1]) for each in axes.collections for segment in each.get_segments()
     }
@@ -54,12 +56,22 @@ def test_a_picture_for_each_family_of_runs(tmp_path: Path) -> None:
     assert all(content.startswith(b"\x89PNG") for content in found.values())
 
 
+def test_runs_that_have_only_begun_are_in_no_picture(tmp_path: Path) -> None:
+    found = runs(tmp_path)
+    empty = {name: replace(task, count=0, figures={}) for name, task in found[0].tasks.items()}
+    begun = replace(found[0], tasks=empty)
+    assert pictures([begun, *found[1:]]) == pictures(found[1:])
+    unscored = {name: replace(task, figures={}) for name, task in found[0].tasks.items()}
+    assert sensitivity_pictures([replace(found[0], tasks=unscored), *found[1:]], "prior.concentration") == [None]
+
+
 def test_one_task_has_no_mean_and_no_default_that_no_run_has(tmp_path: Path) -> None:
     found = [
         summarise(make_run(tmp_path / str(value), {"maths": ["10"]}, decoder=f"dystruct:alpha0={value}"))
         for value in (0.5, 3.0)
     ]
     [figure] = sensitivity_pictures(found, "prior.concentration")
+    assert figure is not None
     assert [each.get_label() for each in figure.axes[0].lines] == ["maths"]
 
 

@@ -40,7 +40,7 @@ def check_local(settings: RunSettings) -> None:
     for task in settings.tasks:
         asked = tasks.items(task, settings.split, settings.limit)
         if settings.skip >= len(asked):
-            raise UserError(f"{task} has {len(asked)} {settings.split} items; leave out fewer than {settings.skip}.")
+            raise UserError(f"{task} has {len(asked)} {settings.split} items; leave out fewer than {len(asked)}.")
 
 
 def check_harness(settings: RunSettings) -> None:

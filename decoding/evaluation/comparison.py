@@ -45,9 +45,9 @@ _OWN = {
 
 
 def told_apart(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs, with their model, its dtype, how it is prompted and which first items it left out in their labels.
+    """The runs, with what several of them differ in around the decoder in their labels.
 
-    Each of these where there are several.
+    That is the model, its dtype, how it is prompted, and the first items that a run left out.
     """
     parts = [_around(run) for run in runs]
     several = [key for key in parts[0] if len({part[key] for part in parts}) > 1] if parts else []
@@ -88,6 +88,11 @@ def merged(runs: Sequence[RunSummary]) -> list[RunSummary]:
         else:
             parts.append(run)
     return [run for parts in found.values() for run in parts]
+
+
+def with_items(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """The runs, put together as `merged` does, that have an item on record."""
+    return [run for run in merged(runs) if any(task.count for task in run.tasks.values())]
 
 
 def main_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,31 +26,39 @@ def joined(runs: Sequence[RunSummary]) -> list[_Part]:
     """The runs, each with the places in `runs` of those that it is made of, in the order of the first of these.
 
     Complete runs that have the same name, settings and tasks are one where the items of one follow on those of another.
-    A complete run whose items are a part of another's is left out. One that is not complete stays as it is.
+    A complete run whose items are a part of another's is left out. One that is not complete stays as it is. A setting
+    of a decoder that is not on record is put there with its default.
     """
     groups: dict[str, list[_Part]] = {}
-    for place, run in enumerate(runs):
-        same = [place] if not run.complete else _same(run)
-        groups.setdefault(json.dumps(same, sort_keys=True), []).append((run, [place]))
+    for place, run in enumerate(map(_with_defaults, runs)):
+        same = comparable(run, (), "limit", "skip")
+        key = [run.label, run.settings["draws"], sorted(run.tasks), same] if run.complete else [place]
+        groups.setdefault(json.dumps(key, sort_keys=True), []).append((run, [place]))
     found = [part for parts in groups.values() for part in _largest(_chained(parts))]
     return sorted(found, key=lambda part: min(part[1]))
 
 
-def _same(run: RunSummary) -> list[object]:
-    """What runs share that differ in their items only. A setting that is not on record has its default."""
-    settings = run.settings
+def holds(one: TaskSummary, two: TaskSummary) -> bool:
+    """Whether one run has all items of a task that another one has."""
+    return common_items(one, two) > 0 and one.skip <= two.skip and two.end <= one.end
+
+
+def _follows(one: TaskSummary, two: TaskSummary) -> bool:
+    return common_items(one, two) > 0 and one.end == two.skip
+
+
+def _with_defaults(run: RunSummary) -> RunSummary:
     with suppress(UserError):  # of a decoder of one's own
-        settings = filled(settings, defaults_of(named_decoder(settings["decoder"])))
-    run = replace(run, settings=settings)
-    return [run.label, settings["draws"], sorted(run.tasks), comparable(run, (), "limit", "skip")]
+        return replace(run, settings=filled(run.settings, defaults_of(named_decoder(run.settings["decoder"]))))
+    return run
 
 
 def _chained(parts: Sequence[_Part]) -> list[_Part]:
-    """Parts, with each put behind one at whose end it begins."""
+    """Parts, with each put behind one at whose end it begins, longer ones first."""
     found: list[_Part] = []
-    for run, places in sorted(parts, key=lambda part: [task.skip for task in part[0].tasks.values()]):
+    for run, places in sorted(parts, key=lambda part: [(task.skip, -task.end) for task in part[0].tasks.values()]):
         for number, (before, of) in enumerate(found):
-            if _on_same_items(before, run, lambda one, two: one.end == two.skip):
+            if all(_follows(task, run.tasks[name]) for name, task in before.tasks.items()):
                 found[number] = _together(before, run), [*of, *places]
                 break
         else:
@@ -62,24 +70,14 @@ def _largest(parts: Sequence[_Part]) -> list[_Part]:
     """Parts without those whose items another one has all; two single runs on the same items both stay."""
     found: list[_Part] = []
     for run, places in sorted(parts, key=lambda part: (-sum(_counts(part[0])), len(part[1]))):
-        holders = [
-            other
-            for other, _ in found
-            if _on_same_items(other, run, lambda one, two: one.skip <= two.skip and two.end <= one.end)
-        ]
-        if not holders or (len(places) == 1 and all(_counts(other) == _counts(run) for other in holders)):
+        above = [of for of, _ in found if all(holds(task, run.tasks[name]) for name, task in of.tasks.items())]
+        if not above or (len(places) == 1 and all(_counts(of) == _counts(run) for of in above)):
             found.append((run, places))
     return found
 
 
 def _counts(run: RunSummary) -> list[int]:
     return [task.count for task in run.tasks.values()]
-
-
-def _on_same_items(one: RunSummary, two: RunSummary, holds: Callable[[TaskSummary, TaskSummary], bool]) -> bool:
-    """Whether two runs number the same items alike, and something holds of each of their tasks."""
-    pairs = [(task, two.tasks[name]) for name, task in one.tasks.items()]
-    return all(common_items(*pair) and holds(*pair) for pair in pairs)
 
 
 def _together(one: RunSummary, two: RunSummary) -> RunSummary:

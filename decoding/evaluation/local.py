@@ -71,7 +71,7 @@ def run_local(
         defaults=defaults_of(decoder),
         free=free_of(decoder),
     ) as records:
-        every = count(settings)
+        every = text_count(settings)
         before, correct = len(records.done), _correct(folder, settings, problems)
         started = time.monotonic()
         _report(report, Progress(before, every, correct, None))
@@ -94,7 +94,7 @@ def asked_items(settings: RunSettings) -> dict[str, list[Problem]]:
     return {task: tasks.items(task, settings.split, settings.limit) for task in settings.tasks}
 
 
-def count(settings: RunSettings) -> int:
+def text_count(settings: RunSettings) -> int:
     """How many texts a run of embedded tasks decodes in all."""
     items = sum(len(asked) - settings.skip for asked in asked_items(settings).values())
     return items * len(settings.seeds) * settings.draws

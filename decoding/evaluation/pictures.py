@@ -14,7 +14,7 @@ from dystruct.inference.plots import plot_accuracy, plot_sensitivity
 
 from ..dystruct import DyStruct
 from ..plain import as_plain
-from .comparison import SENSITIVITY, families, in_settings, merged, ordered, setting_of
+from .comparison import SENSITIVITY, families, in_settings, ordered, setting_of, with_items
 from .pools import pooled
 from .statistics import Mean, mean_of_means
 from .summary import RunSummary
@@ -26,6 +26,7 @@ def pictures(runs: Sequence[RunSummary]) -> dict[str, bytes]:
     accuracy-TASK.png for each task, and accuracy-mean.png for the mean of several; sensitivity-SETTING.png.
     """
     found: dict[str, Figure | None] = {}
+    runs = with_items(runs)
     tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
     for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
         title = name if len(of) == 1 else f"mean of {', '.join(of)}"
@@ -48,7 +49,7 @@ def accuracy_picture(runs: Sequence[RunSummary], tasks: Sequence[str], title: st
     With intervals of two standard errors. None for fewer than two runs.
     """
     passes, accuracy, bars, names, budgets, counts = [], [], [], [], [], []
-    for run in ordered(merged(runs)):
+    for run in ordered(runs):
         found = pooled(run)
         figures = [found[task].figures if task in found else {} for task in tasks]
         value = mean_of_means([of.get("correct") for of in figures])
@@ -68,44 +69,40 @@ def accuracy_picture(runs: Sequence[RunSummary], tasks: Sequence[str], title: st
     return figure
 
 
-def sensitivity_pictures(runs: Sequence[RunSummary], setting: str) -> list[Figure]:
+def sensitivity_pictures(runs: Sequence[RunSummary], setting: str) -> list[Figure | None]:
     """Accuracy of each task that all have, and their mean, against a setting: one for each family of two runs or more.
 
-    With intervals of two standard errors of the mean, and the default where one of the runs has it.
+    With intervals of two standard errors of the mean, and the default where one of the runs has it. None for a family
+    without a scored task that all have.
     """
-    figures = []
-    for family in families(merged(runs), (setting,)):
-        found = [pooled(run) for run in family]
-        tasks = [task for task in found[0] if all(task in of and of[task].accuracy for of in found)]
-        means = [mean_of_means([of[task].accuracy for task in tasks]) for of in found]
-        known = [mean for mean in means if mean is not None]
-        if len(known) < len(family):
-            continue
-        values = [setting_of(run, setting) for run in family]
-        default = in_settings(as_plain(DyStruct()), setting)
-        accuracy = [
-            [*([_value(of[task].accuracy) for task in tasks] if len(tasks) > 1 else []), mean.value]
-            for of, mean in zip(found, known, strict=True)
-        ]
-        figure = Figure(figsize=(7.0, 4.0), layout="constrained")
-        axes = plot_sensitivity(
-            values, accuracy, [*tasks, "mean"] if len(tasks) > 1 else tasks,
-            interval=list(map(_interval, known)), default=default if default in values else None,
-            setting=SENSITIVITY[setting][1], ax=figure.add_subplot(),
-        )  # fmt: skip
-        axes.set_title(f"{_counted([mean.count for mean in known])} a point", fontsize=10)
-        figures.append(figure)
-    return figures
+    return [_sensitivity(family, setting) for family in families(runs, (setting,))]
+
+
+def _sensitivity(family: Sequence[RunSummary], setting: str) -> Figure | None:
+    found = [{task: of.figures["correct"] for task, of in pooled(run).items() if of.accuracy} for run in family]
+    tasks = [task for task in found[0] if all(task in of for of in found)]
+    means = [mean for of in found if (mean := mean_of_means([of[task] for task in tasks]))]
+    if not tasks:
+        return None
+    several = len(tasks) > 1
+    accuracy = [
+        [*(of[task].value for task in tasks if several), mean.value] for of, mean in zip(found, means, strict=True)
+    ]
+    values = [setting_of(run, setting) for run in family]
+    default = in_settings(as_plain(DyStruct()), setting)
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+    axes = plot_sensitivity(
+        values, accuracy, [*tasks, "mean"] if several else tasks, interval=list(map(_interval, means)),
+        default=default if default in values else None, setting=SENSITIVITY[setting][1], ax=figure.add_subplot(),
+    )  # fmt: skip
+    settings, counts = family[0].settings, [mean.count for mean in means]
+    axes.set_title(f"{settings['model']['name']}, budget {settings['budget']}; {_counted(counts)} a point", fontsize=10)
+    return figure
 
 
 def _interval(value: Mean) -> list[float]:
     """Two standard errors around a share."""
     return [max(0.0, value.value - 2 * (value.error or 0)), min(1.0, value.value + 2 * (value.error or 0))]
-
-
-def _value(found: Mean | None) -> float:
-    assert found is not None
-    return found.value
 
 
 def _counted(counts: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""`dystruct tables`: finds runs, makes every table and plot that they are enough for, and writes them to a folder."""
+"""`dystruct tables`: finds runs, makes every table and picture that they are enough for, and writes them down."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 from ..errors import UserError
 from ..files import check_file_target, save_bytes, save_text
 from .comparison import alike, told_apart
-from .joined import joined
+from .joined import holds, joined
 from .pictures import pictures
 from .run_folder import SUMMARY, make_folder
 from .structures import rule_of, structure_tables
-from .summary import RunSummary, load_summary, scored_items
+from .summary import RunSummary, TaskSummary, load_summary, scored_items
 from .table import ENDINGS, Table, contents
 from .tables import all_tables
 from .variation import variation_tables, way_of
@@ -61,7 +62,7 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     earlier call wrote there and this one does not is removed. Runs that share a task's items count as one (see
     `joined`). summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its folder. complete:
     leave out runs that still have items to go. Raises UserError, before anything is written, where a file cannot be,
-    two runs are called so, a summary of more items stands there, or none is complete.
+    two runs are called so, a summary of other items stands there, or none is complete.
     """
     found = [(place, load_summary(place)) for place in find_runs(paths, out)]
     found = [(place, run) for place, run in found if run.complete or not complete]
@@ -74,10 +75,10 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     missing = [run.label for run in shown if not run.complete]
     note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
-    plots = pictures(shown)
-    kept = _summary_paths([place for place, *_ in places], out, {CONTENTS, *texts, *plots}) if summaries else []
+    drawn = pictures(shown)
+    kept = _summary_paths([place for place, *_ in places], out, {CONTENTS, *texts, *drawn}) if summaries else []
     make_folder(out)
-    for path in (out / CONTENTS, *(out / name for name in (*texts, *plots)), *(p for p in kept if p.parent.exists())):
+    for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *(p for p in kept if p.parent.exists())):
         check_file_target(path)
     for path, run in zip(kept, runs, strict=False):
         _check_kept(path, run)
@@ -86,17 +87,17 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
         run.save(path)
     for name, text in texts.items():
         save_text(out / name, text)
-    for name, picture in plots.items():
+    for name, picture in drawn.items():
         save_bytes(out / name, picture)
     for path in _written_before(out):
-        if path.name not in texts and path.name not in plots:
+        if path.name not in texts and path.name not in drawn:
             path.unlink()
     save_text(out / CONTENTS, HEADING + contents(tables) + note)  # the last, since it tells what an earlier call wrote
-    return [out / CONTENTS, *(out / name for name in (*texts, *plots)), *kept]
+    return [out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept]
 
 
 def _written_before(out: Path) -> list[Path]:
-    """The files of tables and plots that an earlier call wrote to `out`, those that are still there."""
+    """The files of tables and pictures that an earlier call wrote to `out`, those that are still there."""
     try:
         text = (out / CONTENTS).read_text(encoding="utf-8")
     except (OSError, UnicodeError):
@@ -105,8 +106,8 @@ def _written_before(out: Path) -> list[Path]:
         return []
     names = re.findall(r"^## ([\w.-]+)$", text, re.MULTILINE)
     files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
-    drawn = [path for kind in ("accuracy", "sensitivity") for path in sorted(out.glob(f"{kind}-*.png"))]
-    return [path for path in (*files, *drawn) if path.is_file()]
+    files += [path for kind in ("accuracy", "sensitivity") for path in sorted(out.glob(f"{kind}-*.png"))]
+    return [path for path in files if path.is_file()]
 
 
 def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[Path]:
@@ -115,8 +116,8 @@ def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[P
     for name in names:
         if names.count(name) > 1:
             raise UserError(
-                f"Two of the runs are called {name!r}, and their summaries would be one file; rename one, or leave it "
-                f"out."
+                f"Two of the runs are called {name!r}, and their summaries would be one file; leave out those "
+                f"that are not finished (--complete), or rename one."
             )
         if name in taken or ((out / name).exists() and not (out / name).is_dir()):
             raise UserError(
@@ -127,14 +128,14 @@ def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[P
 
 
 def _check_kept(path: Path, run: RunSummary) -> None:
-    """Raise UserError if the summary at `path` is of more items than the run that would take its place."""
-    if not path.exists():
-        return
-    held, now = (sum(task.count for task in of.tasks.values()) for of in (load_summary(path), run))
-    if held > now:
+    """Raise UserError if the summary at `path` is of items that the run which would take its place has not."""
+    held: dict[str, TaskSummary] = {}
+    with suppress(UserError):  # what is damaged may be replaced
+        held = load_summary(path).tasks
+    if not all(name in run.tasks and holds(run.tasks[name], task) for name, task in held.items()):
         raise UserError(
-            f"{str(path)!r} is of {held} items, and would be replaced by one of {now}; name it among the results, too, "
-            f"or remove it."
+            f"{str(path)!r} is of items that the run in its place would not have; name it among the results, too, or "
+            f"remove it."
         )
 
 

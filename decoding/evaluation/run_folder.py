@@ -67,6 +67,11 @@ class RunFolder:
         self._defaults: dict[str, Any] = as_plain(defaults or {})
         self._free = free
         make_folder(folder)
+        if not begun(folder) and (folder / SUMMARY).exists() and not any(folder.glob("items*.jsonl")):
+            raise UserError(
+                f"{str(folder)!r} keeps the summary of a run whose items are not there, which would be replaced; name "
+                f"another folder."
+            )
         suffix = "" if part is None else f"-{part}"
         self._items = _open(folder / f"items{suffix}.jsonl")
         self._traces: BinaryIO | None = None
@@ -101,11 +106,6 @@ class RunFolder:
                 raise UserError(
                     f"{str(self.folder)!r} has items on record without run.json, which says what they are of; put it "
                     f"back, or name another folder."
-                )
-            if (self.folder / SUMMARY).exists():
-                raise UserError(
-                    f"{str(self.folder)!r} keeps the summary of a run whose items are not there, which would be "
-                    f"replaced; name another folder."
                 )
             content = {"format": FORMAT, "settings": self.settings, "environments": []}
         if not part:

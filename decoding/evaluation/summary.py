@@ -122,16 +122,17 @@ def load_summary(path: Path) -> RunSummary:
         found = RunSummary(tasks=tasks, **content)
         check_described(found.settings)
         for name, task in tasks.items():
-            _check_task(name, task)
+            _check_task(name, task, found.settings.get("skip", 0))
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is no result of `dystruct eval` ({error}); name a run's folder.") from error
 
 
-def _check_task(name: str, task: TaskSummary) -> None:
-    """Raise ValueError for numbers and signs of a task that do not go together."""
+def _check_task(name: str, task: TaskSummary, skip: int) -> None:
+    """Raise ValueError for numbers and signs of a task that do not go together. skip: the run's."""
     numbers = (task.skip, task.expected, task.count)
-    if not all(is_whole(number) and number >= 0 for number in numbers) or task.count > task.expected:
+    is_each = all(is_whole(number) and number >= 0 for number in numbers)
+    if not is_each or task.count > task.expected or task.skip != skip:
         raise ValueError(
             f"task {name} cannot leave out {task.skip!r} and have {task.count!r} of {task.expected!r} items"
         )
@@ -166,8 +167,8 @@ def summarise(folder: Path) -> RunSummary:
         records = scored_items(folder)
         for record in records:
             described = settings["tasks"].get(record["task"])
-            skip, end = settings.get("skip", 0), described.get("items") if described else 0
-            if not skip <= record["item"] < (math.inf if end is None else end):
+            end = 0 if described is None else described.get("items", math.inf)
+            if not settings.get("skip", 0) <= record["item"] < (math.inf if end is None else end):
                 raise ValueError(f"the run has no task {record['task']}, item {record['item']}")
         for task, described in settings["tasks"].items():
             found = [record for record in records if record["task"] == task]

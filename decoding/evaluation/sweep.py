@@ -22,7 +22,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
@@ -37,7 +37,7 @@ from . import tasks
 from .agreement import compare, filled
 from .checks import check_run
 from .likelihood import LikelihoodSettings
-from .local import asked_items, count, told
+from .local import asked_items, text_count, told
 from .run_folder import SCORES, begun, damaged, read_items, read_run
 from .settings import RunSettings, check_described, defaults_of, free_of
 
@@ -107,13 +107,20 @@ def read_sweep(
     runs = [{**declared, **instead} for declared in runs]
     planned = [run for declared in runs for run in _planned(shared, declared, execute_code)]
     for run in planned:
-        try:
+        with naming(run):
             check_run(run.settings)
-        except UserError as error:
-            raise UserError(f"{run.folder}: {error}") from error
         if sum(other.folder == run.folder for other in planned) > 1:
             raise UserError(f"The sweep {str(path)!r} has two runs named {run.folder!r}; give one another name.")
     return planned
+
+
+@contextmanager
+def naming(run: PlannedRun) -> Iterator[None]:
+    """Puts a run's name before what is said of it."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{run.folder}: {error}") from error
 
 
 def only(planned: Sequence[PlannedRun], names: Sequence[str]) -> list[PlannedRun]:
@@ -132,10 +139,8 @@ def state(run: PlannedRun, out: Path) -> State:
     weights that cannot be read, or were fitted on another model.
     """
     folder, limit = out / run.folder, run.settings.limit
-    try:
+    with naming(run):
         model = _known_of_model(run)
-    except UserError as error:
-        raise UserError(f"{run.folder}: {error}") from error
     if not begun(folder):
         return State(0, None)
     found = read_run(folder)["settings"]
@@ -164,7 +169,7 @@ def texts(run: PlannedRun) -> int | None:
     asked = run.settings
     if not tasks.are_embedded(asked.tasks):
         return None
-    return count(asked)
+    return text_count(asked)
 
 
 def is_scored(run: PlannedRun, out: Path) -> bool:
@@ -236,8 +241,8 @@ def _comparable(
     are then among those on record, and lower, since a run can be prolonged.
     """
     held = found.get("limit")
-    is_one = held is None or (is_whole(held) and held > run.settings.skip)
-    settings = replace(run.settings, limit=held) if is_one else run.settings
+    goes_on = held is None or (is_whole(held) and held > run.settings.skip)
+    settings = replace(run.settings, limit=held) if goes_on else run.settings
     model = {**found["model"], **model}
     known: dict[str, Any] = {}
     if tasks.are_embedded(run.settings.tasks):

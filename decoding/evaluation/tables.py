@@ -19,10 +19,10 @@ from .comparison import (
     families,
     in_settings,
     main_runs,
-    merged,
     ordered,
     same_items,
     setting_of,
+    with_items,
 )
 from .paired import paired_tests
 from .pools import pooled
@@ -34,7 +34,7 @@ from .table import Cell, Number, Table, number, percentage
 def all_tables(runs: Sequence[RunSummary]) -> list[Table]:
     """Every table for which there are runs; those of one decoder on different tasks count as one run."""
     tables: list[Table] = []
-    runs = [run for run in merged(runs) if any(task.count for task in run.tasks.values())]
+    runs = with_items(runs)
     if runs:
         tables += [results(runs), efficiency(runs), texts(runs)]
     tables += ablations(runs)

@@ -41,7 +41,8 @@ Skip = Annotated[
     int | None,
     typer.Option(
         "--skip", min=0, metavar="N", show_default=False,
-        help="Leave out the first N of these items, which runs elsewhere have; tables count both as one.",
+        help="Of the embedded tasks: leave out the first N items, in place of the file's skip. Runs elsewhere may have "
+        "them, and tables count both as one.",
     ),
 ]  # fmt: skip
 BatchSize = Annotated[
@@ -146,16 +147,14 @@ def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list
     each run's results are put together at its end, so that all of them have to stop where one fails.
     """
     from ..evaluation.run_folder import Held
-    from ..evaluation.sweep import is_finished
+    from ..evaluation.sweep import is_finished, naming
     from ..parallel import process_count
 
     if not waiting:
         return []
     source: _Source | None = waiting[0][1]
-    try:
+    with naming(waiting[0][0]):
         model: Backbone | None = waiting[0][1].load()
-    except UserError as error:
-        raise UserError(f"{waiting[0][0].folder}: {error}") from error
     _check_prompts([run for run, its, _ in waiting if its == source], model)
     failed, done, size, took = list[str](), 0, 0, 0.0
     for number, (run, needed, left_of_it) in enumerate(waiting, start=1):
@@ -188,18 +187,19 @@ def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list
 def _check_prompts(runs: Sequence[PlannedRun], model: Any) -> None:
     """Raise UserError if one of the runs has a prompt that the model cannot take."""
     from ..evaluation.local import check_prompts
+    from ..evaluation.sweep import naming
     from ..evaluation.tasks import are_embedded
 
     seen = set()
     for run in runs:
         asked = run.settings
-        alike = asked.tasks, asked.split, asked.limit, asked.chat, asked.prompt_format, asked.max_new_tokens
+        alike = (
+            asked.tasks, asked.split, asked.limit, asked.skip, asked.chat, asked.prompt_format, asked.max_new_tokens
+        )  # fmt: skip
         if are_embedded(asked.tasks) and alike not in seen:
             seen.add(alike)
-            try:
+            with naming(run):
                 check_prompts(asked, model)
-            except UserError as error:
-                raise UserError(f"{run.folder}: {error}") from error
 
 
 def _run(run: PlannedRun, model: Any, out: Path, before: str) -> None:
