@@ -15,8 +15,9 @@ from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.draws import with_draw
 from dystruct.decoding.evaluation.local import run_local
 from dystruct.decoding.evaluation.recorded import recorded
-from dystruct.decoding.evaluation.run_folder import RunFolder, read_items
+from dystruct.decoding.evaluation.run_folder import SUMMARY, RunFolder, read_items
 from dystruct.decoding.evaluation.settings import RunSettings
+from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.tiny.problem import Problem
 from scripted import backbone, hashed
 from watching import without_time
@@ -62,6 +63,11 @@ def test_it_is_the_generation_that_was_recorded(made: Path) -> None:
     ("folder", "asked", "says"),
     [
         ("none", ("tiny_logic", 0), r"none/run\.json' is damaged or no record of a run"),
+        (
+            "kept",
+            ("tiny_logic", 0),
+            "kept' has a run's summary alone, without its items; name the folder where the run",
+        ),
         ("one", ("tiny_maths", 0), "has no item of a task 'tiny_maths' on record; it has tiny_logic"),
         ("one", ("tiny_logic", 3), "has no item 3 of tiny_logic on record; it has 0 to 2"),
         ("one", ("tiny_logic", -1), "has no item -1 of tiny_logic on record"),
@@ -74,6 +80,8 @@ def test_it_is_the_generation_that_was_recorded(made: Path) -> None:
 )
 def test_what_cannot_be_found_is_told(made: Path, folder: str, asked: tuple[str, int], says: str) -> None:
     task, item, seed, draw = (*asked, None, None)[:4]
+    (made / "kept").mkdir()
+    summarise(made / "one").save(made / "kept" / SUMMARY)
     with pytest.raises(UserError, match=says):
         recorded(made / folder, task, item, seed=seed, draw=draw)
 

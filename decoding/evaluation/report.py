@@ -72,8 +72,11 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     runs, places = [run for run, _ in together], [[found[number][0] for number in parts] for _, parts in together]
     shown = told_apart(runs)
     tables = [*all_tables(shown), *_structures(places, shown), *_variations(places, shown)]
-    missing = [run.label for run in shown if not run.complete]
-    note = f"\nNot complete when this was made: {', '.join(missing)}.\n" if missing else ""
+    note = _note("Not complete when this was made", [run.label for run in shown if not run.complete])
+    voting = [
+        run.label for folders, run in zip(places, shown, strict=True) if _answers(run) > 1 and not _with_lines(folders)
+    ]
+    note += _note("Without tables of votes and of disagreement, since their items are not here", voting)
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
     drawn = pictures(shown)
     kept = _summary_paths([place for place, *_ in places], out, {CONTENTS, *texts, *drawn}) if summaries else []
@@ -94,6 +97,10 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
             path.unlink()
     save_text(out / CONTENTS, HEADING + contents(tables) + note)  # the last, since it tells what an earlier call wrote
     return [out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept]
+
+
+def _note(what: str, labels: Sequence[str]) -> str:
+    return f"\n{what}: {', '.join(labels)}.\n" if labels else ""
 
 
 def _written_before(out: Path) -> list[Path]:
@@ -177,8 +184,7 @@ def _groups(
     place_of = {
         id(run): folders
         for folders, run in zip(places, runs, strict=True)
-        if kind_of(run.settings) is not None
-        and all(folder.is_dir() and any(folder.glob("items*.jsonl")) for folder in folders)
+        if kind_of(run.settings) is not None and _with_lines(folders)
     }
     groups: list[_Held] = []
     for group in alike([run for run in runs if id(run) in place_of], ("structure",), *around):
@@ -189,6 +195,11 @@ def _groups(
                 if task not in held or _answers(run) > _answers(held[task][1]):
                     held[task] = place_of[id(run)], run
     return groups
+
+
+def _with_lines(places: Sequence[Path]) -> bool:
+    """Whether the items of a run are there, and not its summary alone."""
+    return all(folder.is_dir() and any(folder.glob("items*.jsonl")) for folder in places)
 
 
 def _answers(run: RunSummary) -> int:

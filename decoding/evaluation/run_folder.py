@@ -171,6 +171,11 @@ def read_run(folder: Path) -> dict[str, Any]:
         if not isinstance(content["settings"], dict) or not isinstance(content["environments"], list):
             raise ValueError("its settings or environments are missing")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, FileNotFoundError) and (folder / SUMMARY).exists():
+            raise UserError(
+                f"The folder {str(folder)!r} has a run's summary alone, without its items; name the folder where the "
+                f"run was made."
+            ) from error
         raise UserError(
             f"{str(path)!r} is damaged or no record of a run ({error}); name the folder of a run."
         ) from error
