@@ -35,7 +35,7 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
             if not is_ours(ours) or (is_ours(other) and shown.index(other) <= shown.index(ours)):
                 continue
             if circumstances(ours, "limit", "skip") == circumstances(other, "limit", "skip"):
-                tests += [(other, ours, task, found) for task, found in _tested(other, ours)]
+                tests += [(other, ours, task, found) for task, found in tested(other, ours)]
     families: dict[tuple[str, int], list[int]] = {}
     for place, (_, ours, task, _) in enumerate(tests):
         families.setdefault((task, ours.settings["budget"]), []).append(place)
@@ -54,7 +54,7 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
     return Table("mcnemar", CAPTION, COLUMNS, rows)
 
 
-def _tested(first: RunSummary, second: RunSummary) -> Iterator[tuple[str, McNemar]]:
+def tested(first: RunSummary, second: RunSummary) -> Iterator[tuple[str, McNemar]]:
     """The tests of two runs: of each task that both have, and of all of them together."""
     one, two = pooled(first), pooled(second)
     right: list[tuple[list[bool], list[bool]]] = []

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import check_file_target, save_bytes, save_text
+from .against import against_table
 from .comparison import alike, told_apart
 from .joined import holds, joined
 from .pictures import pictures
@@ -55,14 +56,17 @@ def _is_kept(place: Path, out: Path) -> bool:
     return place.resolve().parent == out.resolve() and not (place / "run.json").exists()
 
 
-def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complete: bool = False) -> list[Path]:
+def report(
+    paths: Sequence[Path], out: Path, *, summaries: bool = False, complete: bool = False, against: str | None = None
+) -> list[Path]:
     """Make all tables from the results at `paths` and write them to `out`; the files written.
 
     Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md, and every picture (see `pictures`). What an
     earlier call wrote there and this one does not is removed. Runs that share a task's items count as one (see
     `joined`). summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its folder. complete:
-    leave out runs that still have items to go. Raises UserError, before anything is written, where a file cannot be,
-    two runs are called so, a summary of other items stands there, or none is complete.
+    leave out runs that still have items to go. against: the name of a run that each other one is compared with, in a
+    table of its own. Raises UserError, before anything is written, where a file cannot be, two runs are called so, a
+    summary of other items stands there, none is complete, or none is called `against`.
     """
     found = [(place, load_summary(place)) for place in find_runs(paths, out)]
     found = [(place, run) for place, run in found if run.complete or not complete]
@@ -71,7 +75,8 @@ def report(paths: Sequence[Path], out: Path, *, summaries: bool = False, complet
     together = joined([run for _, run in found])
     runs, places = [run for run, _ in together], [[found[number][0] for number in parts] for _, parts in together]
     shown = told_apart(runs)
-    tables = [*all_tables(shown), *_structures(places, shown), *_variations(places, shown)]
+    tables = all_tables(shown) if against is None else [against_table(shown, against), *all_tables(shown)]
+    tables += [*_structures(places, shown), *_variations(places, shown)]
     note = _note("Not complete when this was made", [run.label for run in shown if not run.complete])
     voting = [
         run.label for folders, run in zip(places, shown, strict=True) if _answers(run) > 1 and not _with_lines(folders)

@@ -41,12 +41,23 @@ Summaries = Annotated[
 Complete = Annotated[
     bool, typer.Option("--complete", help="Leave out runs that still have items to go.", show_default=False)
 ]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        "--against",
+        help="Compare the run of this name with each other one, in a table of its own.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
 
 
-def tables(results: Results, out: Out, summaries: Summaries = False, complete: Complete = False) -> None:
+def tables(
+    results: Results, out: Out, summaries: Summaries = False, complete: Complete = False, against: Against = None
+) -> None:
     """Make tables and plots from the results of runs."""
     with status("reading"):
         from ..evaluation.report import report
 
-        written = report(results, out, summaries=summaries, complete=complete)
+        written = report(results, out, summaries=summaries, complete=complete, against=against)
     typer.echo(f"wrote {len(written)} files to {out}; {written[0].name} has all tables")
