@@ -136,18 +136,3 @@ def test_what_an_earlier_call_wrote_is_removed_and_nothing_else(pair: list[Path]
     (out / "tables.md").write_text("# My own\n\n## notes\n")
     report(pair, out)
     assert all((out / name).read_text() == "kept" for name in own)
-
-
-def test_tables_that_want_the_items_are_missed_in_words(tmp_path: Path) -> None:
-    for rule, answers in (("map", ["1100"]), ("sample", ["1000", "1110"])):
-        make_run(tmp_path / rule, {"maths": answers}, decoder=f"{OURS},structure={rule}")
-    report([tmp_path], tmp_path / "out", summaries=True)
-    held = (tmp_path / "out" / "tables.md").read_text()
-    assert "## structures" in held
-    assert "Without tables" not in held
-    report([tmp_path / "out"], tmp_path / "again")
-    again = (tmp_path / "again" / "tables.md").read_text()
-    assert "## structures" not in again
-    [said] = [line for line in again.splitlines() if line.startswith("Without tables of votes")]
-    assert "sample" in said
-    assert "map" not in said

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..errors import UserError
 from ..files import check_file_target, save_bytes, save_text
 from .against import against_table
-from .comparison import alike, told_apart
+from .answers import ANSWERS, has_answers, read_answers, save_answers
+from .comparison import told_apart
 from .joined import holds, joined
 from .pictures import pictures
 from .run_folder import SUMMARY, make_folder
-from .structures import rule_of, structure_tables
-from .summary import RunSummary, TaskSummary, load_summary, scored_items
-from .table import ENDINGS, Table, contents
+from .summary import RunSummary, TaskSummary, load_summary
+from .table import ENDINGS, contents
 from .tables import all_tables
-from .variation import variation_tables, way_of
+from .votes import Answers, several, voted_tables
 
 CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins
 
@@ -63,7 +62,8 @@ def report(
 
     Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md, and every picture (see `pictures`). What an
     earlier call wrote there and this one does not is removed. Runs that share a task's items count as one (see
-    `joined`). summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its folder. complete:
+    `joined`). summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its folder, and
+    beside it the answers that tables of votes were made from (see `answers`). complete:
     leave out runs that still have items to go. against: the name of a run that each other one is compared with, in a
     table of its own. Raises UserError, before anything is written, where a file cannot be, two runs are called so, a
     summary of other items stands there, none is complete, or none is called `against`.
@@ -76,23 +76,23 @@ def report(
     runs, places = [run for run, _ in together], [[found[number][0] for number in parts] for _, parts in together]
     shown = told_apart(runs)
     tables = all_tables(shown) if against is None else [against_table(shown, against), *all_tables(shown)]
-    tables += [*_structures(places, shown), *_variations(places, shown)]
+    voted, answers = voted_tables(places, shown)
+    tables += voted
     note = _note("Not complete when this was made", [run.label for run in shown if not run.complete])
-    voting = [
-        run.label for folders, run in zip(places, shown, strict=True) if _answers(run) > 1 and not _with_lines(folders)
-    ]
-    note += _note("Without tables of votes and of disagreement, since their items are not here", voting)
+    note += _note(
+        "Without tables of votes and of disagreement, since their answers are not here",
+        [run.label for folders, run in zip(places, shown, strict=True) if several(run) and not has_answers(folders)],
+    )
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
     drawn = pictures(shown)
-    kept = _summary_paths([place for place, *_ in places], out, {CONTENTS, *texts, *drawn}) if summaries else []
+    kept = _to_keep(places, runs, answers, out, {CONTENTS, *texts, *drawn}) if summaries else []
     make_folder(out)
-    for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *(p for p in kept if p.parent.exists())):
-        check_file_target(path)
-    for path, run in zip(kept, runs, strict=False):
-        _check_kept(path, run)
-    for path, run in zip(kept, runs, strict=False):
-        make_folder(path.parent)
-        run.save(path)
+    for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *(k.path for k in kept)):
+        if path.parent.exists():
+            check_file_target(path)
+    for one in kept:
+        make_folder(one.path.parent)
+        one.save()
     for name, text in texts.items():
         save_text(out / name, text)
     for name, picture in drawn.items():
@@ -101,7 +101,7 @@ def report(
         if path.name not in texts and path.name not in drawn:
             path.unlink()
     save_text(out / CONTENTS, HEADING + contents(tables) + note)  # the last, since it tells what an earlier call wrote
-    return [out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept]
+    return [out / CONTENTS, *(out / name for name in (*texts, *drawn)), *(k.path for k in kept)]
 
 
 def _note(what: str, labels: Sequence[str]) -> str:
@@ -120,6 +120,39 @@ def _written_before(out: Path) -> list[Path]:
     files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
     files += [path for kind in ("accuracy", "sensitivity") for path in sorted(out.glob(f"{kind}-*.png"))]
     return [path for path in files if path.is_file()]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A file that is kept of a run: its summary, or the answers that tables count."""
+
+    path: Path
+    save: Callable[[], None]
+
+
+def _to_keep(
+    places: Sequence[Sequence[Path]], runs: Sequence[RunSummary], answers: Answers, out: Path, taken: Set[str]
+) -> list[_Kept]:
+    """What is kept of runs, in folders of their names. taken: names of files in `out`.
+
+    Answers are kept where tables count them, and where some were kept before, which would now be too few.
+    """
+    found: list[_Kept] = []
+    for number, path in enumerate(_summary_paths([place for place, *_ in places], out, taken)):
+        _check_kept(path, runs[number])
+        beside = path.with_name(ANSWERS)
+        held = answers.get(number)
+        if held is None and beside.exists():
+            if not has_answers(places[number]):
+                raise UserError(
+                    f"{str(beside)!r} has fewer answers than the run whose summary would lie beside it, and the others "
+                    f"are not here; keep the summaries in another folder, or remove that file."
+                )
+            held = read_answers(places[number])
+        if held is not None:
+            found.append(_Kept(beside, partial(save_answers, beside, held)))
+        found.append(_Kept(path, partial(runs[number].save, path)))
+    return found
 
 
 def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[Path]:
@@ -149,95 +182,3 @@ def _check_kept(path: Path, run: RunSummary) -> None:
             f"{str(path)!r} is of items that the run in its place would not have; name it among the results, too, or "
             f"remove it."
         )
-
-
-_Held = dict[str, dict[str, tuple[list[Path], RunSummary]]]  # of a group of runs: kind -> task -> the run
-
-
-def _structures(places: Sequence[list[Path]], runs: Sequence[RunSummary]) -> list[Table]:
-    """The tables of MAP against sampled structures, for every set of runs that differ in their structure rule only."""
-    tables: list[Table] = []
-    for group in _groups(places, runs, rule_of):
-        [(_, run), *_] = next(iter(group.values())).values()
-        for seed in run.settings["seeds"]:
-            told = f"{_described(run)}, temperature {run.settings['temperature']:g}, seed {seed}"
-            tables += structure_tables(_records(group), seed, told)
-    return _numbered(tables)
-
-
-def _variations(places: Sequence[list[Path]], runs: Sequence[RunSummary]) -> list[Table]:
-    """The tables of ways to vary an answer, for every set of runs that are MAP's but for the way."""
-    tables: list[Table] = []
-    for group in _groups(places, runs, way_of, "temperature", "seeds"):
-        [(_, run), *_] = next(iter(group.values())).values()
-        tables += variation_tables(_records(group), _described(run))
-    return _numbered(tables)
-
-
-def _groups(
-    places: Sequence[list[Path]],
-    runs: Sequence[RunSummary],
-    kind_of: Callable[[Mapping[str, Any]], str | None],
-    *around: str,
-) -> list[_Held]:
-    """Runs with their items that are alike but for their structure rule; by kind and task.
-
-    around: names of a run's own settings that may differ, too (temperature, seeds).
-
-    Of several of one kind and task the one with the most answers an item, of these the first.
-    """
-    place_of = {
-        id(run): folders
-        for folders, run in zip(places, runs, strict=True)
-        if kind_of(run.settings) is not None and _with_lines(folders)
-    }
-    groups: list[_Held] = []
-    for group in alike([run for run in runs if id(run) in place_of], ("structure",), *around):
-        groups.append({})
-        for run in group:
-            held = groups[-1].setdefault(str(kind_of(run.settings)), {})
-            for task in run.tasks:
-                if task not in held or _answers(run) > _answers(held[task][1]):
-                    held[task] = place_of[id(run)], run
-    return groups
-
-
-def _with_lines(places: Sequence[Path]) -> bool:
-    """Whether the items of a run are there, and not its summary alone."""
-    return all(folder.is_dir() and any(folder.glob("items*.jsonl")) for folder in places)
-
-
-def _answers(run: RunSummary) -> int:
-    return run.settings["draws"] * len(run.settings["seeds"])
-
-
-def _described(run: RunSummary) -> str:
-    """What a table tells of its runs: the decoder's settings as given, but for the structure rule, and the budget."""
-    name, _, settings = str(run.settings["decoder"]).partition(":")
-    shared = [setting for setting in settings.split(",") if setting and not setting.startswith("structure=")]
-    return f"model {run.settings['model']['name']}, {', '.join([name, *shared])}, budget {run.settings['budget']}"
-
-
-def _records(group: _Held) -> dict[str, list[dict[str, Any]]]:
-    """The records of each kind, each task's from its run's folders."""
-    read = {place: scored_items(place) for held in group.values() for places, _ in held.values() for place in places}
-    return {
-        kind: [
-            record
-            for task, (places, _) in held.items()
-            for place in places
-            for record in read[place]
-            if record["task"] == task
-        ]
-        for kind, held in group.items()
-    }
-
-
-def _numbered(tables: Sequence[Table]) -> list[Table]:
-    """The tables, a number behind the name of the second and each further one of a name."""
-    seen: Counter[str] = Counter()
-    found = []
-    for table in tables:
-        seen[table.name] += 1
-        found.append(table if seen[table.name] == 1 else replace(table, name=f"{table.name}-{seen[table.name]}"))
-    return found

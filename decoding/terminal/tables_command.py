@@ -33,8 +33,8 @@ Summaries = Annotated[
     bool,
     typer.Option(
         "--summaries",
-        help="Keep each run's summary in OUT/RUN/summary.json, from which all tables but those that need "
-        "single answers can be made again.",
+        help="Keep each run's summary in OUT/RUN/summary.json, and beside it the answers that tables of votes "
+        "count: all tables can be made again from these.",
         show_default=False,
     ),
 ]
