@@ -16,7 +16,7 @@ SWEEPS = sorted(path.parent for path in (FOLDER / "results").glob("*/tables.md")
 TUNED = "DyStruct, tuned"
 
 
-@pytest.mark.parametrize("folder", [path for path in SWEEPS if path.name != "structures"], ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda path: path.name)
 def test_the_tables_are_made_from_the_summaries(folder: Path, tmp_path: Path) -> None:
     report([folder], tmp_path, against=TUNED if folder.name == "main" else None)
     assert (tmp_path / "tables.md").read_text() == (folder / "tables.md").read_text()
