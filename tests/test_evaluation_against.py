@@ -67,16 +67,26 @@ def test_under_other_limits_there_is_nothing_to_compare(runs: list[RunSummary]) 
 def test_without_all_tasks_there_is_no_mean_and_no_rank(runs: list[RunSummary], tmp_path: Path) -> None:
     begun = make_run(tmp_path / "begun", {"maths": ["1111111111"], "logic": [""]}, decoder="fixed", name="begun",
                      budget=64)  # fmt: skip
-    last = rows([*runs, load_summary(begun)], "ours")[-1]
-    assert (last["decoder"], last["accuracy"], last["items"]) == ("begun", "", "10")
-    assert (last["only it"], last["only the other"]) == ("0", "3")
+    one = make_run(tmp_path / "one task", {"maths": ["1111111111"]}, decoder="fixed", name="one task", budget=64)
+    for last in rows([*runs, load_summary(begun), load_summary(one)], "ours")[-2:]:
+        assert (last["accuracy"], last["passes an item"], last["items"]) == ("", "", "10")
+        assert (last["only it"], last["only the other"]) == ("0", "3")
+
+
+def test_one_of_two_of_a_name_is_not_picked(runs: list[RunSummary], tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", {"maths": [SIGNS["slow"]]}, decoder="fixed", name="fast", budget=64)
+    with pytest.raises(UserError, match="Several runs here are called 'fast' under the same limits"):
+        against_table([*runs, load_summary(other)], "fast")
+    assert [row["decoder"] for row in rows([*runs, load_summary(other)], "ours")].count("fast") == 2
 
 
 def test_the_name_is_that_of_a_run(runs: list[RunSummary], tmp_path: Path, run: Run) -> None:
-    with pytest.raises(UserError, match="No run here is called 'theirs'; these are: 'ours', 'fast', 'fixed', 'slow'"):
+    with pytest.raises(
+        UserError, match="No run here with an item on record is called 'theirs'; these are: 'ours', 'fast', 'fixed'"
+    ):
         against_table(runs, "theirs")
     asked = ("tables", str(tmp_path), "--out", str(tmp_path / "out"), "--against")
-    run(*asked, "theirs").refused("No run here is called 'theirs'; these are: ")
+    run(*asked, "theirs").refused("No run here with an item on record is called 'theirs'; these are: ")
     assert not (tmp_path / "out").exists()
     assert run(*asked, "ours").status == 0
     assert (tmp_path / "out" / "tables.md").read_text().startswith("# Results\n\n## against\n")

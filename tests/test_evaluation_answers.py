@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from dystruct.decoding import UserError
 from dystruct.decoding.evaluation.answers import ANSWERS, read_answers, save_answers
 from dystruct.decoding.evaluation.report import report
-from dystruct.decoding.evaluation.summary import summarise
+from dystruct.decoding.evaluation.summary import RunSummary, summarise
 from evaluation_runs import make_run
 
 TASKS = ("tiny_maths", "tiny_logic")
@@ -66,22 +68,27 @@ def test_what_is_kept_gives_the_same_tables(tmp_path: Path) -> None:
     kept = [tmp_path / "out" / rule / ANSWERS for rule in ("map", "sample", "shuffled")]
     assert set(kept) <= set(written)
     before = [path.read_text() for path in kept]
+    made = {name: (tmp_path / "out" / name).read_text() for name in ("tables.md", *(f"{voted}.csv" for voted in VOTED))}
     files = sorted((tmp_path / "out").glob("*/summary.json"))
     for paths, out in (([tmp_path / "out"], "again"), ([tmp_path / "out"], "out"), (files, "of files")):
         report(paths, tmp_path / out, summaries=True)
-        for name in ("tables.md", *(f"{voted}.csv" for voted in VOTED)):
-            assert (tmp_path / out / name).read_text() == (tmp_path / "out" / name).read_text()
+        assert {name: (tmp_path / out / name).read_text() for name in made} == made
         assert [(tmp_path / out / path.parent.name / ANSWERS).read_text() for path in kept] == before
 
 
-def test_tables_that_want_answers_are_missed_in_words(tmp_path: Path) -> None:
-    report(make_group(tmp_path / "runs"), tmp_path / "out", summaries=True)
+@pytest.mark.parametrize("decoder", [MAP, SAMPLE])
+def test_tables_that_want_answers_are_missed_in_words(tmp_path: Path, decoder: str) -> None:
+    """Of runs that would have them; not of others, though they have several answers an item."""
+    make_run(tmp_path / "runs" / "fixed", {task: ["10", "11"] for task in TASKS}, decoder="fixed")
+    make_group(tmp_path / "runs")
+    report([tmp_path / "runs"], tmp_path / "out", summaries=True)
+    assert not (tmp_path / "out" / "fixed" / ANSWERS).exists()
     assert "Without tables" not in (tmp_path / "out" / "tables.md").read_text()
-    (tmp_path / "out" / "sample" / ANSWERS).unlink()
+    (tmp_path / "out" / decoder.rpartition("=")[2] / ANSWERS).unlink()
     names = {path.stem for path in report([tmp_path / "out"], tmp_path / "again")}
-    assert not names & VOTED
+    assert not names & {"structures", "uncertainty"}
     said = (tmp_path / "again" / "tables.md").read_text().splitlines()[-1]
-    assert said == f"Without tables of votes and of disagreement, since their answers are not here: {SAMPLE}."
+    assert said == f"Without tables of votes and of disagreement, since their answers are not here: {decoder}."
 
 
 @pytest.mark.parametrize("counted", [True, False])
@@ -104,10 +111,77 @@ def test_answers_that_would_be_too_few_are_not_left_there(tmp_path: Path) -> Non
     out = tmp_path / "kept"
     report(make_group(tmp_path / "first", 0, 2), out, summaries=True)
     report([make_group(tmp_path / "rest", 2, 20)[1]], tmp_path / "summary alone", summaries=True)
-    before = (out / "sample" / "summary.json").read_text()
-    with pytest.raises(UserError, match=r"sample/answers\.csv' has fewer answers than the run whose summary would lie"):
+    before, answers = ((out / "sample" / name).read_text() for name in ("summary.json", ANSWERS))
+    with pytest.raises(UserError, match=r"sample/answers\.csv' has not the answers of the run whose summary"):
         report([out / "sample", tmp_path / "summary alone"], out, summaries=True)
     assert (out / "sample" / "summary.json").read_text() == before
+    assert (out / "sample" / ANSWERS).read_text() == answers
+
+
+def test_answers_stay_where_their_run_is_kept_without_them(tmp_path: Path) -> None:
+    report(make_group(tmp_path / "runs"), tmp_path / "out", summaries=True)
+    report([tmp_path / "runs" / "sample"], tmp_path / "alone", summaries=True)
+    before = (tmp_path / "out" / "sample" / ANSWERS).read_text()
+    report([tmp_path / "alone"], tmp_path / "out", summaries=True)
+    assert (tmp_path / "out" / "sample" / ANSWERS).read_text() == before
+
+
+def test_answers_that_the_summary_does_not_count_are_left_out(tmp_path: Path) -> None:
+    """As where a run went on while the tables were made, or was prolonged and the command stopped in between."""
+    short, long = make_group(tmp_path / "short", 0, 9), make_group(tmp_path / "long")
+    for first, second in zip(short, long, strict=True):
+        (first / "items.jsonl").write_bytes((second / "items.jsonl").read_bytes())
+        summary, answers = summarise(second), read_answers([second], summarise(second))
+        assert read_answers([first], _first(summary, 9)) == [a for a in answers if a["item"] < 9]
+        save_answers(tmp_path / "short" / first.name / ANSWERS, answers)
+        (first / "items.jsonl").unlink()
+        assert read_answers([first], _first(summary, 9)) == [a for a in answers if a["item"] < 9]
+
+
+def _first(summary: RunSummary, items: int) -> RunSummary:
+    cut = {
+        name: replace(task, right={stream: signs[:items] for stream, signs in task.right.items()})
+        for name, task in summary.tasks.items()
+    }
+    return replace(summary, tasks=cut)
+
+
+def test_repeats_and_likelihoods_are_no_answers_that_are_counted(tmp_path: Path) -> None:
+    """The harness numbers an item's repeats and its requests as draws; the summary counts the first alone."""
+    for rule in ("map", "sample"):
+        run = make_run(tmp_path / "runs" / rule, {"gsm8k": ["10110100"]}, decoder=f"dystruct:structure={rule}")
+        with (run / "items.jsonl").open("a") as lines:
+            for line in (run / "items.jsonl").read_text().splitlines():
+                lines.write(json.dumps({**json.loads(line), "draw": 1}) + "\n")
+        asked = make_run(tmp_path / "runs" / f"likely {rule}", {"arc": ["10"]}, decoder=f"dystruct:structure={rule}")
+        likelihood = {"likelihood": -1.5, "greedy": False, "passes": {}, "stop_reason": "likelihood"}
+        kept = ("task", "item", "seed", "draw", "kind", "correct", "reason", "value", "text")
+        records = map(json.loads, (asked / "items.jsonl").read_text().splitlines())
+        lines_of = ({**{name: record[name] for name in kept}, **likelihood} for record in records)
+        (asked / "items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines_of))
+    report([tmp_path / "runs"], tmp_path / "out", summaries=True)
+    assert len((tmp_path / "out" / "map" / ANSWERS).read_text().splitlines()) == 9
+    report([tmp_path / "out"], tmp_path / "again")
+    assert (tmp_path / "again" / "structures.csv").read_text() == (tmp_path / "out" / "structures.csv").read_text()
+
+
+def test_a_file_of_another_name_has_no_answers(tmp_path: Path) -> None:
+    """It lies beside those of another run, perhaps."""
+    runs = make_group(tmp_path / "runs")
+    summarise(runs[0]).save(runs[1] / "old map.json")
+    names = {path.stem for path in report([runs[1] / "old map.json", *runs[1:]], tmp_path / "out")}
+    assert not names & VOTED
+
+
+def test_an_unfinished_run_does_not_replace_what_is_kept(tmp_path: Path) -> None:
+    runs = make_group(tmp_path / "runs")
+    report(runs, tmp_path / "out", summaries=True)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*") if path.is_file()}
+    lines = (runs[1] / "items.jsonl").read_bytes().splitlines(keepends=True)
+    (runs[1] / "items.jsonl").write_bytes(b"".join(lines[:9]))
+    with pytest.raises(UserError, match="is of items that the run in its place would not have"):
+        report(runs, tmp_path / "out", summaries=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
@@ -115,13 +189,15 @@ def test_answers_that_would_be_too_few_are_not_left_there(tmp_path: Path) -> Non
     [
         (lambda text: "", "its columns are not task, item"),
         (lambda text: text.replace("seed,draw", "draw,seed", 1), "its columns are not task, item"),
-        (lambda text: text.replace(",1,", ",0,", 1), "not those that summary.json counts"),
-        (lambda text: text[: text.rindex("tiny_maths")], "not those that summary.json counts"),
+        (lambda text: text.replace(",1,", ",0,", 1), "not the answers that summary.json counts"),
+        (lambda text: text[: text.rindex("tiny_maths")], "not the answers that summary.json counts"),
         (lambda text: text + text.splitlines()[-1] + "\n", "an answer is there twice"),
         (lambda text: text + "tiny_maths,1\n", "line 42 is no answer"),
         (lambda text: re.sub(r",0\.\d+", ",nan", text, count=1), "line 2 is no answer"),
         (lambda text: text.replace("tiny_maths,0,", "tiny_maths,x,", 1), "line 22 is no answer"),
         (lambda text: text.replace(",1,", ",2,", 1), "line 2 is no answer"),
+        (lambda text: re.sub(r",0\.\d+\n", ",\n", text, count=1), "line 2 is no answer"),
+        (lambda text: text.replace(",20,", f",{10**400},", 1), "line 2 is no answer"),
         (lambda text: text + '"', "unexpected end of data"),
     ],
 )
@@ -149,12 +225,12 @@ def test_they_are_read_as_they_were_saved(
         for item, (value, figure) in enumerate(zip(values, figures, strict=True))
     }
     run = make_run(folder / "run", {"tiny_maths": ["".join(signs)]}, limit=4, decoder=MAP, each=each)
-    made = read_answers([run])
+    made = read_answers([run], summarise(run))
     kept = folder / "kept"
     kept.mkdir()
     summarise(run).save(kept / "summary.json")
     save_answers(kept / ANSWERS, made)
-    assert read_answers([kept]) == made
+    assert read_answers([kept], summarise(run)) == made
     hashes = [answer["value"] for answer in made]
     assert [a == b for a in hashes for b in hashes] == [a == b for a in values for b in values]
     for answer, figure in zip(made, figures, strict=True):

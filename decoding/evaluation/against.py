@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 
 from ..errors import UserError
 from .comparison import circumstances, with_items
@@ -23,14 +24,18 @@ def against_table(runs: Sequence[RunSummary], label: str) -> Table:
     """Every run beside the one called `label` of the same limits, by budget and accuracy, with McNemar's exact test.
 
     Accuracy and passes are means of the tasks; a test is of all items that both runs have, of several seeds or draws
-    the first. Raises UserError if no run is called so.
+    the first. Raises UserError if no run is called so, or several under the same limits.
     """
     shown = with_items(runs)
-    if label not in {run.label for run in shown}:
-        known = ", ".join(map(repr, dict.fromkeys(run.label for run in shown)))
-        raise UserError(f"No run here is called {label!r}; these are: {known}.")
-    ranked = sorted(shown, key=_rank)
-    found = [_test(run, label, shown) for run in ranked]
+    chosen = [run for run in shown if run.label == label]
+    if not chosen:
+        known = ", ".join(map(repr, dict.fromkeys(run.label for run in shown))) or "none that has an item on record"
+        raise UserError(f"No run here with an item on record is called {label!r}; these are: {known}.")
+    if any(_alike(one, two) for one, two in combinations(chosen, 2)):
+        raise UserError(f"Several runs here are called {label!r} under the same limits; leave out all but one of them.")
+    tasks = list(dict.fromkeys(task for run in shown for task in pooled(run)))
+    ranked = sorted(shown, key=lambda run: _rank(run, tasks))
+    found = [_test(run, chosen) for run in ranked]
     corrected: dict[int, float] = {}
     for limits in dict.fromkeys(map(_limits, ranked)):
         family = {i: test.p_exact for i, test in enumerate(found) if test is not None and _limits(ranked[i]) == limits}
@@ -38,15 +43,16 @@ def against_table(runs: Sequence[RunSummary], label: str) -> Table:
     rows = [
         (
             run.label, run.settings["budget"], run.settings["max_new_tokens"],
-            sum(task.count for task in run.tasks.values()), percentage(_mean(run, "correct")),
-            number(_mean(run, "forward_passes"), 0), *_compared(test, corrected.get(place)),
+            sum(task.count for task in run.tasks.values()), percentage(_mean(run, "correct", tasks)),
+            number(_mean(run, "forward_passes", tasks), 0), *_compared(test, corrected.get(place)),
         )
         for place, (run, test) in enumerate(zip(ranked, found, strict=True))
     ]  # fmt: skip
     caption = (
-        f"What {label} is ahead of each other decoder by under the same limits: points ± standard error of paired "
-        "differences, items that only one of the two answers right, McNemar's exact p-value, and that by Holm's method "
-        "for this table's tests of the same limits. Accuracies and passes are means of the tasks."
+        f"What {label} is ahead of each other decoder by under the same limits, on the items that both have, counting "
+        "each item alike and of several draws the first: points ± standard error of paired differences, items that "
+        "only one of the two answers right, McNemar's exact p-value, and that by Holm's method for this table's tests "
+        "of the same limits. Accuracies and passes are means of the tasks, of all items and draws."
     )
     return Table("against", caption, COLUMNS, tuple(rows))
 
@@ -55,21 +61,25 @@ def _limits(run: RunSummary) -> tuple[str, int, int]:
     return str(run.settings["model"]["name"]), -run.settings["budget"], run.settings["max_new_tokens"]
 
 
-def _mean(run: RunSummary, figure: str) -> Mean | None:
-    """A figure's mean over a run's tasks, each counting alike; None if one of them lacks it."""
-    return mean_of_means([task.figures.get(figure) for task in pooled(run).values()])
+def _mean(run: RunSummary, figure: str, tasks: Sequence[str]) -> Mean | None:
+    """A figure's mean over tasks, each counting alike; None if a run lacks one of them."""
+    found = pooled(run)
+    return mean_of_means([found[task].figures.get(figure) if task in found else None for task in tasks])
 
 
-def _rank(run: RunSummary) -> tuple[str, int, int, float]:
-    accuracy = _mean(run, "correct")
+def _rank(run: RunSummary, tasks: Sequence[str]) -> tuple[str, int, int, float]:
+    accuracy = _mean(run, "correct", tasks)
     return *_limits(run), math.inf if accuracy is None else -accuracy.value
 
 
-def _test(run: RunSummary, label: str, runs: Sequence[RunSummary]) -> McNemar | None:
-    """McNemar's test of a run and, second, the one called `label` that it may be compared with."""
-    for ours in runs:
-        alike = circumstances(ours, "limit", "skip") == circumstances(run, "limit", "skip")
-        if ours.label == label and ours is not run and alike:
+def _alike(one: RunSummary, two: RunSummary) -> bool:
+    return circumstances(one, "limit", "skip") == circumstances(two, "limit", "skip")
+
+
+def _test(run: RunSummary, chosen: Sequence[RunSummary]) -> McNemar | None:
+    """McNemar's test of a run and, second, the chosen one that it may be compared with."""
+    for ours in chosen:
+        if ours is not run and _alike(ours, run):
             found = [test for _, test in tested(run, ours)]
             return found[-1] if found else None  # of all tasks, where there are several
     return None

@@ -16,7 +16,7 @@ from .run_folder import damaged, named
 
 LIKELIHOOD = "likelihood"  # the stop reason of such a record
 _OF_WINDOWS = ("map_probability", "entropy", "log_probability")  # None together, where no window has a structure
-_MOST = 1e15  # no figure is larger, and sums of squares of such ones are still numbers
+MOST = 1e15  # no figure is larger, and sums of squares of such ones are still numbers
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _check(record: Mapping[str, Any]) -> None:
         value = from_plain(kind, record[name], name)
         figures = value.values() if isinstance(value, dict) else [value]
         if name != LIKELIHOOD and any(
-            isinstance(figure, int | float) and not abs(figure) <= _MOST for figure in figures
+            isinstance(figure, int | float) and not abs(figure) <= MOST for figure in figures
         ):
             raise ValueError(f"{name} cannot be {str(record[name])[:40]}")
     if not likelihood and len({record[name] is None for name in _OF_WINDOWS}) > 1:

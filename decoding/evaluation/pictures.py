@@ -53,9 +53,10 @@ def accuracy_picture(runs: Sequence[RunSummary], tasks: Sequence[str], title: st
         found = pooled(run)
         figures = [found[task].figures if task in found else {} for task in tasks]
         value = mean_of_means([of.get("correct") for of in figures])
-        if value is None:
+        cost = mean_of_means([of.get("forward_passes") for of in figures])
+        if value is None or cost is None:  # not scored, or likelihoods, which have no such figure
             continue
-        passes.append(sum(of["forward_passes"].value for of in figures) / len(figures))
+        passes.append(cost.value)
         accuracy.append(value.value)
         bars.append(_interval(value))
         names.append(run.label)

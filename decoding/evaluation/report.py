@@ -21,7 +21,7 @@ from .run_folder import SUMMARY, make_folder
 from .summary import RunSummary, TaskSummary, load_summary
 from .table import ENDINGS, contents
 from .tables import all_tables
-from .votes import Answers, several, voted_tables
+from .votes import Answers, voted_tables, without_answers
 
 CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins
 
@@ -66,7 +66,7 @@ def report(
     beside it the answers that tables of votes were made from (see `answers`). complete:
     leave out runs that still have items to go. against: the name of a run that each other one is compared with, in a
     table of its own. Raises UserError, before anything is written, where a file cannot be, two runs are called so, a
-    summary of other items stands there, none is complete, or none is called `against`.
+    summary of other items or other answers stand there, none is complete, or none is called `against`.
     """
     found = [(place, load_summary(place)) for place in find_runs(paths, out)]
     found = [(place, run) for place, run in found if run.complete or not complete]
@@ -79,10 +79,8 @@ def report(
     voted, answers = voted_tables(places, shown)
     tables += voted
     note = _note("Not complete when this was made", [run.label for run in shown if not run.complete])
-    note += _note(
-        "Without tables of votes and of disagreement, since their answers are not here",
-        [run.label for folders, run in zip(places, shown, strict=True) if several(run) and not has_answers(folders)],
-    )
+    missed = without_answers(places, shown)
+    note += _note("Without tables of votes and of disagreement, since their answers are not here", missed)
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
     drawn = pictures(shown)
     kept = _to_keep(places, runs, answers, out, {CONTENTS, *texts, *drawn}) if summaries else []
@@ -105,7 +103,7 @@ def report(
 
 
 def _note(what: str, labels: Sequence[str]) -> str:
-    return f"\n{what}: {', '.join(labels)}.\n" if labels else ""
+    return f"\n{what}: {'; '.join(labels)}.\n" if labels else ""
 
 
 def _written_before(out: Path) -> list[Path]:
@@ -143,12 +141,13 @@ def _to_keep(
         beside = path.with_name(ANSWERS)
         held = answers.get(number)
         if held is None and beside.exists():
-            if not has_answers(places[number]):
+            try:
+                held = read_answers(places[number] if has_answers(places[number]) else [path.parent], runs[number])
+            except UserError as error:
                 raise UserError(
-                    f"{str(beside)!r} has fewer answers than the run whose summary would lie beside it, and the others "
-                    f"are not here; keep the summaries in another folder, or remove that file."
-                )
-            held = read_answers(places[number])
+                    f"{str(beside)!r} has not the answers of the run whose summary would lie beside it, and they are "
+                    f"not among the results; keep the summaries in another folder, or remove that file."
+                ) from error
         if held is not None:
             found.append(_Kept(beside, partial(save_answers, beside, held)))
         found.append(_Kept(path, partial(runs[number].save, path)))
@@ -172,12 +171,20 @@ def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[P
     return [out / name / SUMMARY for name in names]
 
 
+def _has_all(one: TaskSummary, two: TaskSummary) -> bool:
+    """Whether a run has a record of all items of a task of which another one has a record."""
+    return holds(one, two) and all(
+        "-" not in {new for new, old in zip(one.right.get(stream, ""), signs, strict=False) if old != "-"}
+        for stream, signs in two.right.items()
+    )
+
+
 def _check_kept(path: Path, run: RunSummary) -> None:
     """Raise UserError if the summary at `path` is of items that the run which would take its place has not."""
     held: dict[str, TaskSummary] = {}
     with suppress(UserError):  # what is damaged may be replaced
         held = load_summary(path).tasks
-    if not all(name in run.tasks and holds(run.tasks[name], task) for name, task in held.items()):
+    if not all(name in run.tasks and _has_all(run.tasks[name], task) for name, task in held.items()):
         raise UserError(
             f"{str(path)!r} is of items that the run in its place would not have; name it among the results, too, or "
             f"remove it."

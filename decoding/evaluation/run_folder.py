@@ -171,7 +171,11 @@ def read_run(folder: Path) -> dict[str, Any]:
         if not isinstance(content["settings"], dict) or not isinstance(content["environments"], list):
             raise ValueError("its settings or environments are missing")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, FileNotFoundError) and (folder / SUMMARY).exists():
+        if (
+            isinstance(error, FileNotFoundError)
+            and (folder / SUMMARY).exists()
+            and not any(folder.glob("items*.jsonl"))
+        ):
             raise UserError(
                 f"The folder {str(folder)!r} has a run's summary alone, without its items; name the folder where the "
                 f"run was made."

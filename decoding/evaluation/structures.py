@@ -113,9 +113,14 @@ def pools(records: Sequence[Record]) -> dict[str, list[str]]:
     return {**found, "all": list(found)} if len(found) > 1 else found
 
 
+def enough(rules: Collection[str]) -> bool:
+    """Whether runs under these rules have tables."""
+    return {"map", "sample"} <= set(rules)
+
+
 def structure_tables(runs: Mapping[str, Sequence[Record]], seed: int, described: str) -> list[Table]:
     """The tables for runs by structure rule (map, consensus, sample); none without map and sample."""
-    if not {"map", "sample"} <= set(runs):
+    if not enough(runs):
         return []
     rows: list[tuple[Cell, ...]] = []
     foretold: list[tuple[Cell, ...]] = []

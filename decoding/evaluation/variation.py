@@ -9,7 +9,7 @@ compared within their task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -35,13 +35,18 @@ def way_of(settings: Mapping[str, Any]) -> str | None:
     return f"sampled tokens, temperature {temperature:.12g}" if len(settings["seeds"]) > 1 else None
 
 
+def enough(ways: Collection[str]) -> bool:
+    """Whether runs that vary in these ways, the base among them, have tables."""
+    return BASE in ways and len(ways) > 2
+
+
 def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> list[Table]:
     """Tables from records by way, the base's among them; none without the base and two ways.
 
     variation: what the answers come to, and how well their disagreement with the base's foretells errors.
     disagreement: what a way's disagreement adds to another one's.
     """
-    if BASE not in runs or len(runs) < 3:
+    if not enough(runs):
         return []
     rows: list[tuple[Cell, ...]] = []
     beside: list[tuple[Cell, ...]] = []

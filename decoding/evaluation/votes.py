@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from . import structures, variation
 from .answers import has_answers, read_answers
 from .comparison import alike
 from .structures import rule_of, structure_tables
@@ -29,11 +30,11 @@ def voted_tables(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -
     read: Answers = {}
     counted: Answers = {}
     tables: list[Table] = []
-    for kind_of, around, make in _MADE:
+    for kind_of, around, _, make in _MADE:
         for group in _groups(here, kind_of, around):
             numbers = {number for held in group.values() for number in held.values()}
             for number in numbers - read.keys():
-                read[number] = read_answers(places[number])
+                read[number] = read_answers(places[number], runs[number])
             found = {
                 kind: [answer for task, number in held.items() for answer in read[number] if answer["task"] == task]
                 for kind, held in group.items()
@@ -44,9 +45,19 @@ def voted_tables(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -
     return _numbered(tables), counted
 
 
-def several(run: RunSummary) -> bool:
-    """Whether a run gives an item more than one answer."""
-    return _count(run) > 1
+def without_answers(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -> list[str]:
+    """What the runs are called that would have such tables, were their answers there."""
+    known = {number: run for number, run in enumerate(runs) if any(task.count for task in run.tasks.values())}
+    missed = {
+        number
+        for kind_of, around, enough, _ in _MADE
+        for group in _groups(known, kind_of, around)
+        if enough(group)
+        for held in group.values()
+        for number in held.values()
+        if not has_answers(places[number])
+    }
+    return list(dict.fromkeys(runs[number].label for number in sorted(missed)))
 
 
 def _count(run: RunSummary) -> int:
@@ -66,9 +77,9 @@ def _variations(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSumm
     return variation_tables(answers, _described(run))
 
 
-_MADE: tuple[tuple[_KindOf, tuple[str, ...], Callable[..., list[Table]]], ...] = (
-    (rule_of, (), _structures),
-    (way_of, ("temperature", "seeds"), _variations),
+_MADE: tuple[tuple[_KindOf, tuple[str, ...], Callable[[Collection[str]], bool], Callable[..., list[Table]]], ...] = (
+    (rule_of, (), structures.enough, _structures),
+    (way_of, ("temperature", "seeds"), variation.enough, _variations),
 )
 
 
