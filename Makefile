@@ -18,7 +18,8 @@ BENCHMARKS = dystruct.inference.bench dystruct.decoding.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
 REFERENCE = dystruct.model dystruct.inference dystruct.inference.arviz_tree dystruct.inference.calibration \
     dystruct.inference.checks dystruct.inference.hyper dystruct.inference.plots dystruct.inference.pyro_exact \
-    dystruct.inference.records dystruct.decoding dystruct.decoding.calibration dystruct.decoding.evaluation.comparison \
+    dystruct.inference.records dystruct.decoding dystruct.decoding.calibration dystruct.decoding.evaluation.against \
+    dystruct.decoding.evaluation.answers dystruct.decoding.evaluation.comparison \
     dystruct.decoding.evaluation.joined dystruct.decoding.evaluation.local dystruct.decoding.evaluation.paired dystruct.decoding.evaluation.recorded \
     dystruct.decoding.evaluation.run_folder dystruct.decoding.evaluation.statistics dystruct.decoding.evaluation.structures \
     dystruct.decoding.evaluation.summary dystruct.decoding.evaluation.tables dystruct.decoding.replay \
