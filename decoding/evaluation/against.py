@@ -9,8 +9,8 @@ from itertools import combinations
 from ..errors import UserError
 from .comparison import circumstances, with_items
 from .paired import tested
-from .pools import pooled
-from .statistics import McNemar, Mean, holm, mean_of_means
+from .pools import mean_of_tasks, pooled
+from .statistics import McNemar, holm
 from .summary import RunSummary
 from .table import Cell, Number, Table, number, percentage
 
@@ -43,8 +43,8 @@ def against_table(runs: Sequence[RunSummary], label: str) -> Table:
     rows = [
         (
             run.label, run.settings["budget"], run.settings["max_new_tokens"],
-            sum(task.count for task in run.tasks.values()), percentage(_mean(run, "correct", tasks)),
-            number(_mean(run, "forward_passes", tasks), 0), *_compared(test, corrected.get(place)),
+            sum(task.count for task in run.tasks.values()), percentage(mean_of_tasks(run, "correct", tasks)),
+            number(mean_of_tasks(run, "forward_passes", tasks), 0), *_compared(test, corrected.get(place)),
         )
         for place, (run, test) in enumerate(zip(ranked, found, strict=True))
     ]  # fmt: skip
@@ -61,14 +61,8 @@ def _limits(run: RunSummary) -> tuple[str, int, int]:
     return str(run.settings["model"]["name"]), -run.settings["budget"], run.settings["max_new_tokens"]
 
 
-def _mean(run: RunSummary, figure: str, tasks: Sequence[str]) -> Mean | None:
-    """A figure's mean over tasks, each counting alike; None if a run lacks one of them."""
-    found = pooled(run)
-    return mean_of_means([found[task].figures.get(figure) if task in found else None for task in tasks])
-
-
 def _rank(run: RunSummary, tasks: Sequence[str]) -> tuple[str, int, int, float]:
-    accuracy = _mean(run, "correct", tasks)
+    accuracy = mean_of_tasks(run, "correct", tasks)
     return *_limits(run), math.inf if accuracy is None else -accuracy.value
 
 

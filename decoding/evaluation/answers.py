@@ -14,7 +14,7 @@ from typing import Any
 
 from ..files import save_text
 from .item_record import LIKELIHOOD, MOST
-from .run_folder import KEY, SUMMARY, damaged, key_of
+from .run_folder import KEY, SUMMARY, damaged, has_items, key_of
 from .summary import RunSummary, scored_items
 
 ANSWERS = "answers.csv"
@@ -27,7 +27,7 @@ _HEX = 8  # of a value's hash: among 16 answers to one item two values share one
 def has_answers(places: Sequence[Path]) -> bool:
     """Whether at all places of a run there are its items, or the answers that were kept of them."""
     folders = [_folder(place) for place in places]
-    return all(folder is not None and (_has_items(folder) or (folder / ANSWERS).exists()) for folder in folders)
+    return all(folder is not None and (has_items(folder) or (folder / ANSWERS).exists()) for folder in folders)
 
 
 def read_answers(places: Sequence[Path], run: RunSummary) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def read_answers(places: Sequence[Path], run: RunSummary) -> list[dict[str, Any]
     found = {key_of(answer): answer for folder in folders for answer in _read(folder)}
     counted = _counted(run)
     if any(key not in found or found[key]["correct"] != correct for key, correct in counted.items()):
-        kept = next((folder for folder in folders if not _has_items(folder)), folders[0])
+        kept = next((folder for folder in folders if not has_items(folder)), folders[0])
         raise damaged(kept, f"{ANSWERS}: it has not the answers that {SUMMARY} counts")
     return [found[key] for key in sorted(counted)]
 
@@ -64,12 +64,8 @@ def _folder(place: Path) -> Path | None:
     return place.parent if place.name == SUMMARY else None
 
 
-def _has_items(folder: Path) -> bool:
-    return any(folder.glob("items*.jsonl"))
-
-
 def _read(folder: Path) -> list[dict[str, Any]]:
-    if _has_items(folder):
+    if has_items(folder):
         return [_answer(record) for record in scored_items(folder) if record["stop_reason"] != LIKELIHOOD]
     try:
         text = (folder / ANSWERS).read_bytes().decode("utf-8")

@@ -15,7 +15,7 @@ from dystruct.inference.plots import plot_accuracy, plot_sensitivity
 from ..dystruct import DyStruct
 from ..plain import as_plain
 from .comparison import SENSITIVITY, families, in_settings, ordered, setting_of, with_items
-from .pools import pooled
+from .pools import mean_of_tasks, pooled
 from .statistics import Mean, mean_of_means
 from .summary import RunSummary
 
@@ -50,10 +50,7 @@ def accuracy_picture(runs: Sequence[RunSummary], tasks: Sequence[str], title: st
     """
     passes, accuracy, bars, names, budgets, counts = [], [], [], [], [], []
     for run in ordered(runs):
-        found = pooled(run)
-        figures = [found[task].figures if task in found else {} for task in tasks]
-        value = mean_of_means([of.get("correct") for of in figures])
-        cost = mean_of_means([of.get("forward_passes") for of in figures])
+        value, cost = (mean_of_tasks(run, figure, tasks) for figure in ("correct", "forward_passes"))
         if value is None or cost is None:  # not scored, or likelihoods, which have no such figure
             continue
         passes.append(cost.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .statistics import Mean
+from .statistics import Mean, mean_of_means
 from .summary import RunSummary, TaskSummary
 
 PREFIXES = {"bbh_": "bbh", "minerva_math_": "minerva_math"}
@@ -18,6 +18,12 @@ def pooled(run: RunSummary) -> dict[str, TaskSummary]:
         common = next((pool for prefix, pool in PREFIXES.items() if name.startswith(prefix)), name)
         groups.setdefault(common, []).append(task)
     return {name: tasks[0] if len(tasks) == 1 else _together(tasks) for name, tasks in groups.items()}
+
+
+def mean_of_tasks(run: RunSummary, figure: str, tasks: Sequence[str]) -> Mean | None:
+    """A figure's mean over tasks, each counting alike; None if a run lacks it in one of them."""
+    found = pooled(run)
+    return mean_of_means([found[task].figures.get(figure) if task in found else None for task in tasks])
 
 
 def _together(tasks: Sequence[TaskSummary]) -> TaskSummary:

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -83,14 +82,14 @@ def report(
     note += _note("Without tables of votes and of disagreement, since their answers are not here", missed)
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
     drawn = pictures(shown)
-    kept = _to_keep(places, runs, answers, out, {CONTENTS, *texts, *drawn}) if summaries else []
+    kept = _to_keep(places, runs, answers, out, {CONTENTS, *texts, *drawn}) if summaries else {}
     make_folder(out)
-    for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *(k.path for k in kept)):
+    for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept):
         if path.parent.exists():
             check_file_target(path)
-    for one in kept:
-        make_folder(one.path.parent)
-        one.save()
+    for path, save in kept.items():
+        make_folder(path.parent)
+        save()
     for name, text in texts.items():
         save_text(out / name, text)
     for name, picture in drawn.items():
@@ -99,7 +98,7 @@ def report(
         if path.name not in texts and path.name not in drawn:
             path.unlink()
     save_text(out / CONTENTS, HEADING + contents(tables) + note)  # the last, since it tells what an earlier call wrote
-    return [out / CONTENTS, *(out / name for name in (*texts, *drawn)), *(k.path for k in kept)]
+    return [out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept]
 
 
 def _note(what: str, labels: Sequence[str]) -> str:
@@ -120,22 +119,14 @@ def _written_before(out: Path) -> list[Path]:
     return [path for path in files if path.is_file()]
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A file that is kept of a run: its summary, or the answers that tables count."""
-
-    path: Path
-    save: Callable[[], None]
-
-
 def _to_keep(
     places: Sequence[Sequence[Path]], runs: Sequence[RunSummary], answers: Answers, out: Path, taken: Set[str]
-) -> list[_Kept]:
-    """What is kept of runs, in folders of their names. taken: names of files in `out`.
+) -> dict[Path, Callable[[], None]]:
+    """What is kept of runs, in folders of their names: by path, what writes it. taken: names of files in `out`.
 
     Answers are kept where tables count them, and where some were kept before, which would now be too few.
     """
-    found: list[_Kept] = []
+    found: dict[Path, Callable[[], None]] = {}
     for number, path in enumerate(_summary_paths([place for place, *_ in places], out, taken)):
         _check_kept(path, runs[number])
         beside = path.with_name(ANSWERS)
@@ -149,8 +140,8 @@ def _to_keep(
                     f"not among the results; keep the summaries in another folder, or remove that file."
                 ) from error
         if held is not None:
-            found.append(_Kept(beside, partial(save_answers, beside, held)))
-        found.append(_Kept(path, partial(runs[number].save, path)))
+            found[beside] = partial(save_answers, beside, held)
+        found[path] = partial(runs[number].save, path)
     return found
 
 

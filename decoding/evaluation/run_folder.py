@@ -67,7 +67,7 @@ class RunFolder:
         self._defaults: dict[str, Any] = as_plain(defaults or {})
         self._free = free
         make_folder(folder)
-        if not begun(folder) and (folder / SUMMARY).exists() and not any(folder.glob("items*.jsonl")):
+        if not begun(folder) and (folder / SUMMARY).exists() and not has_items(folder):
             raise UserError(
                 f"{str(folder)!r} keeps the summary of a run whose items are not there, which would be replaced; name "
                 f"another folder."
@@ -156,6 +156,11 @@ def make_folder(folder: Path) -> None:
         raise UserError(f"The folder {str(folder)!r} {what}; name another.") from error
 
 
+def has_items(folder: Path) -> bool:
+    """Whether a folder has a run's items, and not its summary alone."""
+    return any(folder.glob("items*.jsonl"))
+
+
 def begun(folder: Path) -> bool:
     """Whether there is a run in the folder; False for a folder that there cannot be."""
     return os.path.exists(folder / "run.json")  # Path.exists raises for a name that is too long
@@ -171,11 +176,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         if not isinstance(content["settings"], dict) or not isinstance(content["environments"], list):
             raise ValueError("its settings or environments are missing")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if (
-            isinstance(error, FileNotFoundError)
-            and (folder / SUMMARY).exists()
-            and not any(folder.glob("items*.jsonl"))
-        ):
+        if isinstance(error, FileNotFoundError) and (folder / SUMMARY).exists() and not has_items(folder):
             raise UserError(
                 f"The folder {str(folder)!r} has a run's summary alone, without its items; name the folder where the "
                 f"run was made."

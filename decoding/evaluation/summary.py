@@ -20,7 +20,7 @@ from ..files import save_json
 from ..kinds import is_whole
 from ..plain import as_plain
 from .item_record import check_items
-from .run_folder import SCORES, SUMMARY, damaged, read_items, read_run
+from .run_folder import SCORES, SUMMARY, damaged, has_items, read_items, read_run
 from .settings import check_described
 from .statistics import Mean, mean
 from .tasks import DOMAINS, chain, items
@@ -103,7 +103,7 @@ def load_summary(path: Path) -> RunSummary:
     Raises UserError for what is neither.
     """
     folder = path.parent if path.name == SUMMARY else path
-    if folder.is_dir() and any(folder.glob("items*.jsonl")):
+    if folder.is_dir() and has_items(folder):
         return summarise(folder)
     if path.is_dir():
         path = path / SUMMARY
