@@ -70,6 +70,14 @@ def test_holm_rejects_what_his_steps_reject(p: list[float], level: float) -> Non
         assert {place for place, corrected in enumerate(holm(p)) if corrected <= level} == rejected
 
 
+@given(st.lists(st.tuples(st.integers(0, 40).map(lambda of: of / 40), st.sampled_from("abc")), max_size=12))
+def test_holm_corrects_each_family_by_itself(tests: list[tuple[float, str]]) -> None:
+    found = holm([p for p, _ in tests], [family for _, family in tests])
+    for family in "abc":
+        places = [place for place, (_, other) in enumerate(tests) if other == family]
+        assert [found[place] for place in places] == holm([tests[place][0] for place in places])
+
+
 @pytest.mark.filterwarnings("default")
 def test_holm_against_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests

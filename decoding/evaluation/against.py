@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from ..errors import UserError
-from .comparison import circumstances, with_items
+from .comparison import alike_but_decoder, with_items
 from .paired import tested
 from .pools import mean_of_tasks, pooled
 from .statistics import McNemar, holm
@@ -31,22 +31,20 @@ def against_table(runs: Sequence[RunSummary], label: str) -> Table:
     if not chosen:
         known = ", ".join(map(repr, dict.fromkeys(run.label for run in shown))) or "none that has an item on record"
         raise UserError(f"No run here with an item on record is called {label!r}; these are: {known}.")
-    if any(_alike(one, two) for one, two in combinations(chosen, 2)):
+    if any(alike_but_decoder(one, two) for one, two in combinations(chosen, 2)):
         raise UserError(f"Several runs here are called {label!r} under the same limits; leave out all but one of them.")
     tasks = list(dict.fromkeys(task for run in shown for task in pooled(run)))
     ranked = sorted(shown, key=lambda run: _rank(run, tasks))
-    found = [_test(run, chosen) for run in ranked]
-    corrected: dict[int, float] = {}
-    for limits in dict.fromkeys(map(_limits, ranked)):
-        family = {i: test.p_exact for i, test in enumerate(found) if test is not None and _limits(ranked[i]) == limits}
-        corrected |= zip(family, holm(list(family.values())), strict=True)
+    tests = {place: test for place, run in enumerate(ranked) if (test := _test(run, chosen)) is not None}
+    p_holm = holm([test.p_exact for test in tests.values()], [_limits(ranked[place]) for place in tests])
+    compared = {place: _compared(tests[place], p) for place, p in zip(tests, p_holm, strict=True)}
     rows = [
         (
             run.label, run.settings["budget"], run.settings["max_new_tokens"],
             sum(task.count for task in run.tasks.values()), percentage(mean_of_tasks(run, "correct", tasks)),
-            number(mean_of_tasks(run, "forward_passes", tasks), 0), *_compared(test, corrected.get(place)),
+            number(mean_of_tasks(run, "forward_passes", tasks), 0), *compared.get(place, (None,) * 5),
         )
-        for place, (run, test) in enumerate(zip(ranked, found, strict=True))
+        for place, run in enumerate(ranked)
     ]  # fmt: skip
     caption = (
         f"What {label} is ahead of each other decoder by under the same limits, on the items that both have, counting "
@@ -66,23 +64,15 @@ def _rank(run: RunSummary, tasks: Sequence[str]) -> tuple[str, int, int, float]:
     return *_limits(run), math.inf if accuracy is None else -accuracy.value
 
 
-def _alike(one: RunSummary, two: RunSummary) -> bool:
-    return circumstances(one, "limit", "skip") == circumstances(two, "limit", "skip")
-
-
 def _test(run: RunSummary, chosen: Sequence[RunSummary]) -> McNemar | None:
     """McNemar's test of a run and, second, the chosen one that it may be compared with."""
     for ours in chosen:
-        if ours is not run and _alike(ours, run):
+        if ours is not run and alike_but_decoder(ours, run):
             found = [test for _, test in tested(run, ours)]
             return found[-1] if found else None  # of all tasks, where there are several
     return None
 
 
-def _compared(test: McNemar | None, corrected: float | None) -> tuple[Cell, ...]:
-    if test is None or corrected is None:
-        return (None,) * 5
-    return (
-        percentage(test.difference), test.only_second, test.only_first,
-        *(Number(p, digits=4, scientific=True) for p in (test.p_exact, corrected)),
-    )  # fmt: skip
+def _compared(test: McNemar, p_holm: float) -> tuple[Cell, ...]:
+    p_values = (Number(p, digits=4, scientific=True) for p in (test.p_exact, p_holm))
+    return percentage(test.difference), test.only_second, test.only_first, *p_values

@@ -173,6 +173,11 @@ def circumstances(run: RunSummary, *without: str) -> dict[str, Any]:
     }
 
 
+def alike_but_decoder(one: RunSummary, two: RunSummary) -> bool:
+    """Whether two runs may stand beside each other: all but their decoders alike, and how many items they have."""
+    return circumstances(one, "limit", "skip") == circumstances(two, "limit", "skip")
+
+
 def comparable(run: RunSummary, varied: Iterable[str], *around: str) -> list[Any]:
     """What two runs must share to differ in the varied settings of the decoder, and in those around it, only."""
     settings = run.settings

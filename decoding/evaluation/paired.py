@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .comparison import circumstances, common_items, is_ours, main_runs, ordered
+from .comparison import alike_but_decoder, common_items, is_ours, main_runs, ordered
 from .pools import pooled
 from .statistics import McNemar, holm, mcnemar
 from .summary import RunSummary
@@ -34,22 +34,18 @@ def paired_tests(runs: Sequence[RunSummary]) -> Table:
         for other in shown:
             if not is_ours(ours) or (is_ours(other) and shown.index(other) <= shown.index(ours)):
                 continue
-            if circumstances(ours, "limit", "skip") == circumstances(other, "limit", "skip"):
+            if alike_but_decoder(ours, other):
                 tests += [(other, ours, task, found) for task, found in tested(other, ours)]
-    families: dict[tuple[str, int], list[int]] = {}
-    for place, (_, ours, task, _) in enumerate(tests):
-        families.setdefault((task, ours.settings["budget"]), []).append(place)
-    corrected: dict[int, float] = {}
-    for places in families.values():
-        corrected |= zip(places, holm([tests[place][3].p_exact for place in places]), strict=True)
+    families = [(task, ours.settings["budget"]) for _, ours, task, _ in tests]
+    corrected = holm([found.p_exact for *_, found in tests], families)
     rows = tuple(
         (
             first.label, second.label, second.settings["budget"], task, found.count,
             Number(found.first_right / found.count, scale=100), Number(found.second_right / found.count, scale=100),
             percentage(found.difference), found.only_first, found.only_second, Number(found.statistic, digits=2),
-            *(Number(p, digits=4, scientific=True) for p in (found.p_corrected, found.p_exact, corrected[place])),
+            *(Number(p, digits=4, scientific=True) for p in (found.p_corrected, found.p_exact, p_holm)),
         )
-        for place, (first, second, task, found) in enumerate(tests)
+        for (first, second, task, found), p_holm in zip(tests, corrected, strict=True)
     )  # fmt: skip
     return Table("mcnemar", CAPTION, COLUMNS, rows)
 

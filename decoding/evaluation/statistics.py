@@ -6,7 +6,7 @@ Pure functions of numbers; knows no runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,15 +120,20 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     )  # fmt: skip
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """P-values of a family of tests, corrected for their number by Holm's method: the family-wise error is at most p.
+def holm(p: Sequence[float], families: Sequence[Hashable] | None = None) -> list[float]:
+    """P-values corrected by Holm's method for the number of tests in their family: a family's error is at most p.
 
-    The r-th smallest of n, times n - r + 1; none less than one that was smaller, none above 1.
+    families: which one each test belongs to; without, all are one. Of a family the r-th smallest of n, times n - r + 1;
+    none less than one that was smaller, none above 1.
     """
-    found, least = [0.0] * len(p), 0.0
-    for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
-        least = max(least, min(1.0, (len(p) - rank) * p[place]))
-        found[place] = least
+    families = [None] * len(p) if families is None else families
+    found = [0.0] * len(p)
+    for family in dict.fromkeys(families):
+        places = [place for place, other in enumerate(families) if other == family]
+        least = 0.0
+        for rank, place in enumerate(sorted(places, key=p.__getitem__)):
+            least = max(least, min(1.0, (len(places) - rank) * p[place]))
+            found[place] = least
     return found
 
 

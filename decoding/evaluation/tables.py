@@ -25,8 +25,7 @@ from .comparison import (
     with_items,
 )
 from .paired import paired_tests
-from .pools import pooled
-from .statistics import mean_of_means
+from .pools import mean_of_tasks, pooled
 from .summary import RunSummary, TaskSummary
 from .table import Cell, Number, Table, number, percentage
 
@@ -189,9 +188,9 @@ def _with_mean(tasks: Sequence[str]) -> tuple[str, ...]:
 
 def _accuracies(run: RunSummary, tasks: Sequence[str]) -> tuple[Cell, ...]:
     """A run's accuracy on each task and, of several, their mean, which counts every task alike."""
-    found = [_of(pooled(run).get(task), "correct") for task in tasks]
-    cells = [percentage(accuracy) for accuracy in found]
-    return tuple(cells) if len(tasks) == 1 else (*cells, percentage(mean_of_means(found)))
+    found = pooled(run)
+    cells = [percentage(_of(found.get(task), "correct")) for task in tasks]
+    return tuple(cells) if len(tasks) == 1 else (*cells, percentage(mean_of_tasks(run, "correct", tasks)))
 
 
 def _numbered(name: str, before: int) -> str:
