@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,3 +139,27 @@ def test_what_an_earlier_call_wrote_is_removed_and_nothing_else(pair: list[Path]
     (out / "tables.md").write_text("# My own\n\n## notes\n")
     report(pair, out)
     assert all((out / name).read_text() == "kept" for name in own)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"model": {"name": "n"}}, {"model": {"dtype": "bfloat16"}}, {"chat": True}, {"prompt_format": "a{prompt}"}],
+)
+def test_tables_of_one_kind_say_what_sets_them_apart(tmp_path: Path, other: dict[str, Any]) -> None:
+    """What runs were run on makes a table of its own, and stands in its caption."""
+    decoders = {f"r{n}": f"dystruct:{changed}" for n, changed in enumerate((
+        "structure=map", "structure=sample", "structure=shuffled", "structure=sample,alpha0=2",
+        "structure=sample,schedule=left-to-right",
+    ))}  # fmt: skip
+    for folder, changed in (("a", {}), ("b", other)):
+        for name, decoder in decoders.items():
+            made = make_run(tmp_path / "runs" / folder / name, {"maths": ["1100", "1010"]}, decoder=decoder)
+            run = json.loads((made / "run.json").read_text())
+            run["settings"] |= {**changed, "model": {**run["settings"]["model"], **changed.get("model", {})}}
+            (made / "run.json").write_text(json.dumps(run))
+    report([tmp_path / "runs"], tmp_path / "out")
+    kinds = ("structures", "uncertainty", "variation", "alpha0", "ablations")
+    texts = (tmp_path / "out" / "tables.md").read_text()
+    for kind in kinds:
+        captions = re.findall(rf"^## {kind}(?:-\d)?\n\n(.*)$", texts, re.MULTILINE)
+        assert len(set(captions)) == 2, (kind, captions)

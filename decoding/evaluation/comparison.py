@@ -62,6 +62,11 @@ def told_apart(runs: Sequence[RunSummary]) -> list[RunSummary]:
     ]
 
 
+def described_model(run: RunSummary) -> str:
+    """What a run's decoder was run on, for a caption: the model, its dtype, and what prompts and items are unusual."""
+    return f"model {', '.join(part for part in _around(run).values() if part)}"
+
+
 def _around(run: RunSummary) -> dict[str, str]:
     """What a run's decoder was run on, in words; nothing where that is what a model does by itself."""
     settings, model = run.settings, run.settings["model"]

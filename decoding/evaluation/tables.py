@@ -16,6 +16,7 @@ from .comparison import (
     SENSITIVITY,
     circumstances,
     configuration,
+    described_model,
     families,
     in_settings,
     main_runs,
@@ -157,7 +158,7 @@ def _head(run: RunSummary) -> tuple[Cell, ...]:
 
 def _described(run: RunSummary, varied: Iterable[str]) -> str:
     settings = run.settings["decoder_settings"]
-    told = [f"model {run.settings['model']['name']}"]
+    told = [described_model(run)]
     told += [f"structure {settings['structure']}", f"passes {settings['passes']}", f"budget {run.settings['budget']}"]
     default = as_plain(DyStruct())
     told += [

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import structures, variation
 from .answers import has_answers, read_answers
-from .comparison import alike
+from .comparison import alike, described_model
 from .structures import rule_of, structure_tables
 from .summary import RunSummary
 from .table import Table
@@ -102,10 +102,10 @@ def _groups(runs: Mapping[int, RunSummary], kind_of: _KindOf, around: Sequence[s
 
 
 def _described(run: RunSummary) -> str:
-    """What a table tells of its runs: the decoder's settings as given, but for the structure rule, and the budget."""
+    """What a table tells of its runs: the model, the decoder's settings but for the structure rule, and the budget."""
     name, _, settings = str(run.settings["decoder"]).partition(":")
     shared = [setting for setting in settings.split(",") if setting and not setting.startswith("structure=")]
-    return f"model {run.settings['model']['name']}, {', '.join([name, *shared])}, budget {run.settings['budget']}"
+    return f"{described_model(run)}, {', '.join([name, *shared])}, budget {run.settings['budget']}"
 
 
 def _numbered(tables: Sequence[Table]) -> list[Table]:
