@@ -1,8 +1,9 @@
 """Runs decoders in batches: one forward pass at a time for all rows, whatever each of them is doing.
 
 A decoder is a coroutine over forward passes: it is given a `Row` and yields one `Pass` after another. The
-engine collects a pass from every row, makes one forward call, commits on the device and resumes the rows.
-A finished row's slot goes to the next prompt. Budget, random streams, trace and observation come from here.
+engine collects a pass from every row, makes one forward call (on a CPU one for rows of like length), commits on the
+device and resumes the rows. A finished row's slot goes to the next prompt. Budget, random streams, trace and
+observation come from here.
 
 Knows nothing of structures. Spans in a `Pass` are response positions, half-open.
 """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,12 +15,18 @@ from dystruct.decoding.evaluation.sweep import read_sweep
 
 FOLDER = Path(tasks.__file__).parent
 SWEEPS = sorted(path.parent for path in (FOLDER / "results").glob("*/tables.md"))
-TUNED = "DyStruct, tuned"
+AGAINST = {
+    "main": "DyStruct, tuned",
+    "cuts": "many blocks, structure sample, schedule left-to-right",
+    "sensitivity": "alpha0, alpha0 1.5",
+    "ablations": "ablation, schedule priority, weld sequential",
+}
+ROOT = FOLDER.parents[1]
 
 
 @pytest.mark.parametrize("folder", SWEEPS, ids=lambda path: path.name)
 def test_the_tables_are_made_from_the_summaries(folder: Path, tmp_path: Path) -> None:
-    report([folder], tmp_path, against=TUNED if folder.name == "main" else None)
+    report([folder], tmp_path, against=AGAINST.get(folder.name))
     assert (tmp_path / "tables.md").read_text() == (folder / "tables.md").read_text()
 
 
@@ -36,13 +44,82 @@ def test_the_runs_are_those_of_the_sweep(folder: Path) -> None:
             assert (summary.count, summary.digest) == (limit, tasks.digest(asked))
 
 
-@pytest.mark.parametrize("budget", [64, 128, 256])
-def test_the_text_shows_what_the_tables_have(budget: int) -> None:
+@pytest.mark.parametrize(
+    ("sweep", "budget", "behind"),
+    [*(("main", n, f"(budget {n}):\n\n") for n in (64, 128, 256)), ("cuts", 256, "at random places):\n\n")],
+)
+def test_the_text_shows_what_the_tables_have(sweep: str, budget: int, behind: str) -> None:
     """Its tables of a budget are those rows, without the columns that are the same in all of them."""
-    made = _cells((FOLDER / "results" / "main" / "tables.md").read_text().split("## results\n")[0])
-    held = [row[:1] + row[3:] for row in made if row[1] in ("passes", str(budget))]
+    held = [row[:1] + row[3:] for row in _table(sweep, "against") if row[1] in ("passes", str(budget))]
     text = (FOLDER / "results" / "README.md").read_text()
-    assert _cells(text.split(f"(budget {budget}):\n\n")[1].split("\n\n")[0].replace("**", "")) == held
+    assert _cells(text.split(behind)[1].split("\n\n")[0].replace("**", "")) == held
+
+
+@pytest.mark.parametrize("document", ["README.md", "notebooks/2_map_versus_sampled_structures.ipynb"])
+def test_other_documents_quote_what_the_tables_have(document: str) -> None:
+    text = (ROOT / document).read_text()
+    if document.endswith(".ipynb"):
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    text = " ".join(text.split())
+    assert [quote for quote in _quotes()[document] if quote not in text] == []
+
+
+def _quotes() -> dict[str, list[str]]:
+    """What each document is to say."""
+    main, cuts = _runs("main"), _runs("cuts")
+    ours, daedal, plain = (main[name, 64] for name in ("DyStruct, tuned", "DAEDAL, tuned", "blocks of 16, threshold"))
+    best, sample, single = (main[name, 64] for name in ("DyStruct, MAP", "DyStruct, sampled", "one block a window"))
+    in_order, at_random, by_priority = (
+        cuts[f"many blocks, structure {name}", 256]
+        for name in ("sample, schedule left-to-right", "shuffled, schedule left-to-right", "sample, schedule priority")
+    )
+    fewer, as_many = (cuts[f"one block, more passes, threshold {level}", 256] for level in ("0.99", "0.995"))
+    ways = {row[1]: row for row in _table("structures", "variation") if row[0] == "all"}
+    sampled, shuffled, tokens = (
+        f"{float(ways[way][-3]):.2f}"
+        for way in ("sampled structures", "shuffled structures", "sampled tokens, temperature 0.5")
+    )
+    scores = {row[1]: row[4] for row in _table("structures", "uncertainty") if row[0] == "all"}
+    confidence, entropy, doubt = (
+        f"{float(scores[name]):.2f}" for name in ("token confidence", "entropy", "1 - P(MAP)")
+    )
+    answers = ways["sampled structures"][3]
+    return {
+        "README.md": [
+            f"({ours.accuracy}% of {ours.items} test items in {ours.passes} passes at a budget of 64; "
+            f"DAEDAL {daedal.accuracy}% in {daedal.passes})",
+            f"undiagnosed and uncut: {plain.accuracy}% in {plain.passes}.",
+            f"MAP has {best.accuracy}%, sampled structures {sample.accuracy}%, one block a window {single.accuracy}% "
+            f"({best.items} items, budget 64",
+            f"{in_order.accuracy}% of {in_order.items} right, {at_random.accuracy}% at random places; one block a "
+            f"window with as many passes has {as_many.accuracy}%, with fewer {fewer.accuracy}%. By priority, the "
+            f"paper's order, the posterior's blocks have {by_priority.accuracy}%.",
+            f"is {sampled} with sampled structures, {shuffled} with structures at random places, {tokens} with sampled "
+            f"tokens; by the tokens' mean confidence it is {confidence} ({answers} items, budget 64)",
+        ],
+        "notebooks/2_map_versus_sampled_structures.ipynb": [
+            f"cuts have {in_order.accuracy}% of {in_order.items}, as many blocks at random places "
+            f"{at_random.accuracy}%, and the posterior's in the order of their priority {by_priority.accuracy}%.",
+            f"[over {answers} problems]",
+            f"an AUROC of {sampled}.",
+            f"at random places it is {shuffled}, while the posterior's own entropy and P(MAP) have {entropy} and "
+            f"{doubt}",
+        ],
+    }
+
+
+def _runs(sweep: str) -> dict[tuple[str, int], SimpleNamespace]:
+    """Runs by name and budget: items, accuracy, passes an item, as the table has them."""
+    return {
+        (row[0], int(row[1])): SimpleNamespace(items=row[3], accuracy=row[4].split(" ")[0], passes=row[5])
+        for row in _table(sweep, "against")[1:]
+    }
+
+
+def _table(sweep: str, name: str) -> list[list[str]]:
+    """The rows of a sweep's table, its heading first."""
+    text = (FOLDER / "results" / sweep / "tables.md").read_text()
+    return _cells(text.split(f"## {name}\n")[1].split("\n## ")[0])
 
 
 def _cells(text: str) -> list[list[str]]:
