@@ -1,7 +1,8 @@
 """DyStruct: Algorithm 2 of the paper as one coroutine over forward passes.
 
 Window by window: draw a length, append masks, diagnose, infer a structure (partition and order), resolve its
-blocks in that order, weld their boundaries, and carry the window's mean instability on. What structure is drawn
+blocks in that order, weld their boundaries, and carry the window's mean instability on. (Where the length is inferred,
+too, the longest window is diagnosed, and keeps so many tokens.) What structure is drawn
 is a rule's business (`dystruct.inference.RULES`): MAP, a posterior sample, the consensus, none, or a control.
 """
 
@@ -14,7 +15,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dystruct.inference import LENGTH_RULES, RULES, StructurePosterior, StructureRule, posterior
+from dystruct.inference import (
+    LENGTH_RULES,
+    RULES,
+    LengthPosterior,
+    StructurePosterior,
+    StructureRule,
+    length_posterior,
+    posterior,
+)
+from dystruct.inference.rules import LengthRule, inferred_length
 from dystruct.model import (
     Context,
     Diagnostics,
@@ -35,7 +45,7 @@ from .kinds import is_number, is_whole
 from .passes import PassesRule, interpolated_passes, masks, quotas, shared_passes, shown_positions
 from .request import within
 from .row import Pass, Row
-from .trace import StructureChosen
+from .trace import LengthInferred, StructureChosen
 from .weld import WeldRule, welds
 
 _CHOICES = {
@@ -44,6 +54,7 @@ _CHOICES = {
     "final_instability": ("calibrated", "centred"),
     "schedule": ("priority", "left-to-right"),
     "edge_base_rate": ("kept", "removed"),
+    "length_law": ("prior", "posterior"),
 }
 # Of the prior: what still can be multiplied by the evidence, and what still fits into memory (in tokens)
 _LARGEST = {"concentration": 1e100, "context_weight": 1e100, "max_length": 2**16}
@@ -54,7 +65,9 @@ class DyStruct:
     """Settings of the decoder; the defaults are the paper's, read as in R1 to R16.
 
     structure: "map", "sample", "consensus", "none" (one block), "shuffled" (a sample's blocks in random places, as a
-    control) or a StructureRule of your own. length_rule: None takes the structure rule's. diagnostic_passes: K. passes:
+    control) or a StructureRule of your own. length_rule: None takes the structure rule's. length_law: what it is taken
+    from, the "prior" given the window before, or the "posterior" given diagnostic passes on the longest window, which
+    then keeps so many tokens (R17). diagnostic_passes: K. passes:
     T(B) by interpolation between min_passes and max_passes, or as a share of the budget. weld_radius in tokens,
     weld_passes a boundary. schedule "left-to-right" is the ablation that ignores priorities. edge_base_rate: whether
     edge logits keep the base rate of what they were fitted on, as a logistic fit has it, or lose it, which leaves
@@ -77,6 +90,7 @@ class DyStruct:
     final_instability: Literal["calibrated", "centred"] = "calibrated"
     schedule: Literal["priority", "left-to-right"] = "priority"
     edge_base_rate: Literal["kept", "removed"] = "kept"
+    length_law: Literal["prior", "posterior"] = "prior"
     threshold: float | None = None
     weights: EvidenceWeights | None = None
 
@@ -86,6 +100,11 @@ class DyStruct:
             raise UserError(f"structure must be one of {', '.join(RULES)}, not {self.structure!r}.")
         if self.length_rule is not None and self.length_rule not in tuple(LENGTH_RULES):
             raise UserError(f"length_rule must be one of {', '.join(LENGTH_RULES)}, not {self.length_rule!r}.")
+        if self.length_law == "posterior" and self._length_of not in LENGTH_RULES.values():
+            raise UserError(
+                f"length_law posterior takes one of the length rules {', '.join(LENGTH_RULES)}, and the structure rule "
+                f"has its own; give length_rule."
+            )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}.")
@@ -121,30 +140,36 @@ class DyStruct:
 
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence (Algorithm 2)."""
-        rule = RULES[self.structure] if isinstance(self.structure, str) else self.structure
-        length_of = LENGTH_RULES[self.length_rule] if self.length_rule else rule.length
+        rule, length_of = self._rule, self._length_of
         weights = self._weights(row)
         previous = 0.5
         while row.remaining > 0 and row.passes_left > 0:
             # 1. Adaptive window expansion
-            context = Context(previous, remaining=row.remaining)
-            length, most = length_of(context, self.prior, row.streams.length), min(row.remaining, self.prior.max_length)
+            context, most = Context(previous, remaining=row.remaining), min(row.remaining, self.prior.max_length)
+            inferred = self.length_law == "posterior" and row.passes_left > 1
+            length = most if inferred else length_of(context, self.prior, row.streams.length)
             if not within([(0, length)], 0, most):
                 raise UserError(
                     f"The length rule of {rule.name!r} gives {length!r}; let it give a whole number of tokens, here "
                     f"from 1 to {most}, or raise the prior's max_length."
                 )
             window = row.open_window(length, previous, window_rate(context, self.prior))
-            start, end = window.start, window.start + length
+            start = window.start
 
             # 2. Diagnostic pass and partitioning (one pass at least is kept to fill the window)
             count = min(self.diagnostic_passes, row.passes_left - 1)
             before = 0
             for shown in shown_positions(length, count):
-                yield Pass("diagnostic", start, end, commit=shown, masked=length - before)
+                yield Pass("diagnostic", start, start + length, commit=shown, masked=length - before)
                 before = shown
+            law: LengthPosterior | None = None
             if count > 0:
-                exact = self._posterior(diagnose(*row.read_diagnostics(), weights), context)
+                diagnostics = diagnose(*row.read_diagnostics(), weights)
+                if inferred:
+                    law = length_posterior(diagnostics, context, self.prior, covariate="window")
+                    length = inferred_length(length_of, law, row.streams.length)
+                    diagnostics = diagnostics.first(length)
+                exact = self._posterior(diagnostics, context)
                 structure = rule.choose(exact, row.streams)
                 if not isinstance(structure, Structure) or structure.length != length:
                     raise UserError(
@@ -159,10 +184,10 @@ class DyStruct:
             if self.schedule == "left-to-right":
                 structure = replace(structure, order=tuple(range(structure.partition.count)))
             passes = self._passes(structure.partition, exact.diagnostics, row)
-            row.choose_structure(_record(window.index, structure, exact, passes))
+            row.choose_structure(_record(window.index, structure, exact, passes, law))
 
             # 4. Block-wise resolution and edge-welding
-            yield from self._resolve(row, structure, start, end, passes)
+            yield from self._resolve(row, structure, start, start + length, passes)
             yield from self._weld(row, structure.partition, start)
 
             # 5. State update
@@ -171,6 +196,14 @@ class DyStruct:
             row.close_window(tokens, features, previous)
             if row.ended:
                 return
+
+    @property
+    def _rule(self) -> StructureRule:
+        return RULES[self.structure] if isinstance(self.structure, str) else self.structure
+
+    @property
+    def _length_of(self) -> LengthRule:
+        return LENGTH_RULES[self.length_rule] if self.length_rule else self._rule.length
 
     def _weights(self, row: Row) -> EvidenceWeights:
         weights = self.weights or row.model.weights
@@ -255,8 +288,10 @@ def _undiagnosed(length: int) -> Diagnostics:
     return Diagnostics(torch.full((length,), 0.5), torch.zeros(length - 1))
 
 
-def _record(index: int, structure: Structure, exact: StructurePosterior, passes: tuple[int, ...]) -> StructureChosen:
-    """The structure with what the exact posterior says of it, for the trace."""
+def _record(
+    index: int, structure: Structure, exact: StructurePosterior, passes: tuple[int, ...], law: LengthPosterior | None
+) -> StructureChosen:
+    """The structure with what the exact posterior says of it, and the law of its length, for the trace."""
     partition, diagnostics = structure.partition, exact.diagnostics
     return StructureChosen(
         index=index,
@@ -272,7 +307,13 @@ def _record(index: int, structure: Structure, exact: StructurePosterior, passes:
         entropy=float(exact.entropy),
         position_features=_rows(diagnostics.position_features),
         gap_features=_rows(diagnostics.gap_features),
+        length=None if law is None else _inferred(law),
     )
+
+
+def _inferred(law: LengthPosterior) -> LengthInferred:
+    prior, log_evidence, probability = map(_floats, (law.prior, law.log_evidence, law.probability))
+    return LengthInferred(tuple(law.lengths.tolist()), prior, log_evidence, probability)
 
 
 def _floats(values: Tensor) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ from .kinds import in_digits
 DECODER_SETTINGS = {
     "--structure": "structure",
     "--length-rule": "length_rule",
+    "--length-law": "length_law",
     "--alpha0": "prior.concentration",
     "--edge-base-rate": "edge_base_rate",
     "--gamma": "prior.context_weight",
@@ -44,6 +45,7 @@ WITHOUT_USE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("structure", ("map", "consensus"), ("prior.order_temperature",)),
 )  # fmt: skip
 
+_OF_THE_LENGTH = ("prior.concentration", "edge_base_rate")  # what the posterior of a length has use for without cuts
 _MOST_DIGITS = 18  # of a number of passes
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -212,11 +214,13 @@ def _check_use(made: Any, preset: str | None, given: Mapping[str, Any]) -> None:
         else:
             by_preset = preset is not None and setting in PRESETS[preset]
             reason = f"--preset {preset}" if by_preset else f"{setting} {value}, the default"
+        used = _OF_THE_LENGTH if getattr(made, "length_law", None) == "posterior" else ()
         for useless in without:
-            if useless in keys:
+            if useless in keys and useless not in used:
                 raise UserError(f"{keys[useless]} has no use with {reason}; leave it out.")
     prior = getattr(made, "prior", None)
-    if "--length-rule" in given and prior is not None and prior.min_length == prior.max_length:
+    of_length = [key for key in ("--length-rule", "--length-law") if key in given]
+    if of_length and prior is not None and prior.min_length == prior.max_length:
         bounds = [key for key in ("prior.min_length", "prior.max_length") if key in given]
         reason = ", ".join(f"{key}={given[key]}" for key in bounds) or f"--preset {preset}"
-        raise UserError(f"--length-rule has no use with {reason}, where windows have one length; leave it out.")
+        raise UserError(f"{of_length[0]} has no use with {reason}, where windows have one length; leave it out.")

@@ -160,8 +160,15 @@ class Row:
         self._canvas.tokens[self.slot, start:end] = torch.tensor(tokens, device=self._canvas.device)
 
     def choose_structure(self, chosen: StructureChosen) -> None:
-        """Put the window's structure on record."""
-        self._chosen = chosen
+        """Put the window's structure on record; a longer window loses the masks behind its inferred length (R17)."""
+        start, end = self.window
+        self._chosen, self.length = chosen, start + chosen.ends[-1]
+        if self.length != end and (self.length > end or self._played or chosen.length is None):
+            raise UserError(
+                f"A window of {end - start} tokens cannot have a structure of {chosen.ends[-1]}; choose one that is as "
+                f"long, or shorter with its inferred length, behind Row.read_diagnostics."
+            )
+        del self.draft[self.length :]
         self._notify(chosen)
 
     def read_window(self) -> tuple[list[int], Tensor]:

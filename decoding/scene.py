@@ -113,6 +113,7 @@ class Scene:
         """Take the next event of this window; returns what it brought to an end."""
         if isinstance(event, StructureChosen):
             self.structure = event
+            del self._firm[event.ends[-1] :]
             self._mask_all()
             self.kind = None
         elif isinstance(event, Step):

@@ -101,12 +101,28 @@ class WindowOpened:
 
 
 @dataclass(frozen=True)
+class LengthInferred:
+    """The posterior of a window's length given its diagnostic passes, which ran on the longest one (reading R17).
+
+    `lengths` (n,) in tokens; `prior` and `probability` (n,); `log_evidence` (n,) in nats: what the edge logits inside
+    a window of such a length speak for it.
+    """
+
+    lengths: tuple[int, ...]
+    prior: tuple[float, ...]
+    log_evidence: tuple[float, ...]
+    probability: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class StructureChosen:
     """The diagnostic pass and the structure that was drawn from its posterior.
 
     `ends`: block ends relative to the window; `order`: blocks in decoding order; `instability` h (L,),
     `edge_logit` (L-1,), `cut_marginals` (L-1,); `block_instability` H(B), `passes` T(B) and `priority` rho(B) by block;
     `log_probability`: of the partition given the diagnostics, in nats; `entropy` of the partition posterior in nats.
+    `length`: what L was chosen from, where that was its posterior; the window then ends with its last block, and what
+    the diagnostic passes saw behind it is dropped.
     """
 
     index: int
@@ -122,6 +138,7 @@ class StructureChosen:
     entropy: float
     position_features: tuple[tuple[float, ...], ...]
     gap_features: tuple[tuple[float, ...], ...]
+    length: LengthInferred | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +176,12 @@ class Window:
     steps: tuple[Step, ...]
     closed: WindowClosed
     labels: Labels = field(default_factory=Labels, repr=False, compare=False)
+
+    @property
+    def length(self) -> int:
+        """With how many tokens it was resolved: those that it opened with, or the fewer that were inferred (R17)."""
+        chosen = self.structure
+        return self.opened.length if chosen is None or chosen.length is None else chosen.ends[-1]
 
     @property
     def block_count(self) -> int:
@@ -272,6 +295,8 @@ class Generation:
                         shown[commit.position] = commit.token
                     yield step, tuple(shown)
                     continue
+                if window.length < window.opened.length:
+                    del canvas[start + window.length :]
                 for remask in step.remasked:
                     canvas[remask.position] = self.mask_token
                 for commit in step.commits:

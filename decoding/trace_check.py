@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .trace import Generation, Window
+    from .trace import Generation, LengthInferred, Window
 
 _LONGEST = 10**6  # tokens of a window, far beyond any model's context
 
@@ -17,8 +17,8 @@ _LONGEST = 10**6  # tokens of a window, far beyond any model's context
 def check_trace(trace: Generation) -> None:
     """ValueError, which says where, unless the windows' passes lead to the tokens and the figures count them."""
     for place, window in enumerate(trace.windows):
-        _check_length(window, place)
         _check_structure(window, place)
+        _check_length(window, place)
         _check_positions(window, place)
     _check_texts(trace)
     decoded = tuple(token for window in trace.windows for token in window.closed.tokens)
@@ -48,7 +48,7 @@ def _check_length(window: Window, place: int) -> None:
     """ValueError unless a window's lengths add up; told before anything so long is made."""
     spliced = [splice for step in window.steps for splice in step.spliced]
     counts = [window.opened.length, *(count for splice in spliced for count in (splice.removed, splice.inserted))]
-    length = window.opened.length + sum(splice.inserted - splice.removed for splice in spliced)
+    length = window.length + sum(splice.inserted - splice.removed for splice in spliced)
     if not 0 <= min(counts) <= max(counts) <= _LONGEST or length != len(window.closed.tokens):
         raise ValueError(f"windows[{place}] has other lengths than tokens")
 
@@ -59,6 +59,11 @@ def _check_structure(window: Window, place: int) -> None:
     if chosen is None:
         return
     where, blocks = f"windows[{place}].structure", len(chosen.ends)
+    if chosen.length is not None:
+        _check_inferred(chosen.length, where)
+        length = next(
+            (held for held in chosen.length.lengths if chosen.ends[-1:] == (held,) and held <= length), length
+        )
     if chosen.ends[-1:] != (length,) or list(chosen.ends) != sorted(set(chosen.ends)) or chosen.ends[0] < 1:
         raise ValueError(f"{where}.ends are not those of blocks of {length} tokens")
     if sorted(chosen.order) != list(range(blocks)):
@@ -73,10 +78,20 @@ def _check_structure(window: Window, place: int) -> None:
         raise ValueError(f"{where} has an instability that is no finite number")
 
 
+def _check_inferred(law: LengthInferred, where: str) -> None:
+    """ValueError unless a law of lengths is one, of which each length has its figures."""
+    for name in ("prior", "log_evidence", "probability"):
+        values = getattr(law, name)
+        if len(values) != len(law.lengths) or not all(map(math.isfinite, values)):
+            raise ValueError(f"{where}.length.{name} is not a finite number for each of {len(law.lengths)} lengths")
+
+
 def _check_positions(window: Window, place: int) -> None:
     """ValueError unless a window's passes change its own positions only."""
     start, end = window.opened.start, window.opened.start + window.opened.length
     for number, step in enumerate(window.steps):
+        if step.kind != "diagnostic" and window.length < window.opened.length:
+            end = start + window.length
         resized = end
         for splice in step.spliced:
             if not start <= splice.position <= splice.position + splice.removed <= resized:

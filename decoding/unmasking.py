@@ -46,7 +46,7 @@ def placed(windows: Sequence[Window]) -> list[Placed]:
     """What each response position holds behind the windows' last pass; positions before the first one are masked."""
     canvas: list[Placed] = []
     for window in windows:
-        start, length = window.opened.start, window.opened.length
+        start, length = window.opened.start, window.length
         canvas += [Placed()] * (start - len(canvas))
         canvas[start : start + length] = [Placed()] * length
         for step in window.steps:

@@ -58,6 +58,19 @@ class Opened(Protocol):
     def previous_instability(self) -> float: ...
 
 
+class Inferred(Protocol):
+    """The posterior of a window's length, and what it came from."""
+
+    @property
+    def lengths(self) -> Sequence[int]: ...
+    @property
+    def prior(self) -> Sequence[float]: ...
+    @property
+    def log_evidence(self) -> Sequence[float]: ...
+    @property
+    def probability(self) -> Sequence[float]: ...
+
+
 class Chosen(Protocol):
     """A window's diagnostics and the structure drawn from their posterior."""
 
@@ -73,6 +86,8 @@ class Chosen(Protocol):
     def position_features(self) -> Sequence[Sequence[float]]: ...
     @property
     def gap_features(self) -> Sequence[Sequence[float]]: ...
+    @property
+    def length(self) -> Inferred | None: ...
 
 
 class Closed(Protocol):
@@ -124,6 +139,14 @@ def records_of_trace(
                 start=start,
                 tokens=tuple(token_texts[token] for token in window.closed.tokens),
                 decoded=Structure(Partition(tuple(chosen.ends)), tuple(chosen.order)),
+                length=None if chosen.length is None else _length_posterior(chosen.length),
             )
         )
     return tuple(records)
+
+
+def _length_posterior(law: Inferred) -> LengthPosterior:
+    prior, log_evidence, probability = (
+        torch.tensor(values, dtype=torch.float64) for values in (law.prior, law.log_evidence, law.probability)
+    )
+    return LengthPosterior(torch.tensor(law.lengths), prior, log_evidence, probability)

@@ -20,6 +20,7 @@ import torch
 
 from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure, length_law, order_law, window_rate
 
+from .length import LengthPosterior
 from .posterior import StructurePosterior, posterior
 
 
@@ -59,6 +60,21 @@ def mean_length(context: Context, prior: PriorConfig, generator: torch.Generator
 
 
 LENGTH_RULES: dict[str, LengthRule] = {"sample": sample_length, "mode": mode_length, "mean": mean_length}
+
+
+def inferred_length(rule: LengthRule, law: LengthPosterior, generator: torch.Generator) -> int:
+    """What one of `LENGTH_RULES` takes from the posterior of L in place of its law (reading R17), tokens.
+
+    A draw, the mode (the shorter on ties), or the mean rounded half up. Raises ValueError for another rule, which says
+    nothing of the posterior.
+    """
+    if rule is sample_length:
+        return int(law.sample(1, generator))
+    if rule is mode_length:
+        return law.mode
+    if rule is mean_length:
+        return math.floor(law.mean + 0.5)
+    raise ValueError(f"a posterior of lengths needs one of the length rules {', '.join(LENGTH_RULES)}.")
 
 
 @dataclass(frozen=True)

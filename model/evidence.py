@@ -133,6 +133,18 @@ class Diagnostics:
         """Tokens in the window, L."""
         return len(self.instability)
 
+    def first(self, length: int) -> Diagnostics:
+        """Those of the window's first tokens: h stays centred over all. Raises ValueError unless it has as many."""
+        if not 1 <= length <= self.length:
+            raise ValueError(f"a window of {self.length} tokens has no first {length}.")
+        phi, psi = self.position_features, self.gap_features
+        return Diagnostics(
+            self.instability[:length],
+            self.edge_logit[: length - 1],
+            None if phi is None else phi[:length],
+            None if psi is None else psi[: length - 1],
+        )
+
 
 def diagnose(position_features: Any, gap_divergence: Any, weights: EvidenceWeights) -> Diagnostics:
     """Diagnostics of a window from phi (L, 7) and the gaps' Jensen-Shannon divergences (L-1,), in nats.

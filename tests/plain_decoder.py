@@ -1,9 +1,9 @@
 """Algorithm 2 once more, in plain Python and float64, for the decoder to be compared with.
 
 It takes the model's script, the settings, and from a finished generation only what is drawn at random or inferred
-elsewhere: each window's length, partition and order. All else it works out from the readings: diagnostic passes (R4 to
-R7), T(B) and quotas (R11), resolving, welding (R13), the final features and hbar (R3), token noise (R16). It has no
-budget.
+elsewhere: each window's length, on how many positions it was diagnosed (R17), partition and order. All else it works
+out from the readings: diagnostic passes (R4 to R7), T(B) and quotas (R11), resolving, welding (R13), the final features
+and hbar (R3), token noise (R16). It has no budget.
 
 A choice that hangs on a difference below 1e-4 raises `NearTie`: float32 may decide it otherwise.
 """
@@ -151,12 +151,12 @@ class PlainDecoder:
                 raise NearTie
         return set(ranked[:count])
 
-    def decode_window(self, length: int, ends: tuple[int, ...], order: tuple[int, ...]) -> PlainWindow:
+    def decode_window(self, diagnosed: int, ends: tuple[int, ...], order: tuple[int, ...]) -> PlainWindow:
         s = self.settings
         found = PlainWindow()
-        start = len(self.canvas)
-        places = range(start, start + length)
-        self.canvas += [MASK] * length
+        start, length = len(self.canvas), ends[-1]
+        places = range(start, start + diagnosed)
+        self.canvas += [MASK] * diagnosed
 
         visits: dict[int, list[Visit]] = {j: [] for j in places}
         last: dict[int, Said] = {}
@@ -166,7 +166,7 @@ class PlainDecoder:
             last |= said
             if k == 1:
                 found.gap_divergences = [divergence(said[j].p, said[j + 1].p) for j in places[:-1]]
-            count = math.floor(k * length / (s.diagnostic_passes + 1))
+            count = math.floor(k * diagnosed / (s.diagnostic_passes + 1))
             shown = self.first({j: last[j].confidence for j in places}, count, -1)
             for j in places:
                 visits[j].append(Visit(said.get(j), j in shown))
@@ -177,11 +177,13 @@ class PlainDecoder:
         found.diagnostic_features = [features(visits[j]) for j in places]
 
         u = [float(np.dot(row, self.position_weights)) for row in found.diagnostic_features]
-        h = found.instability = [sigmoid(x - sum(u) / length) for x in u]
+        h = found.instability = [sigmoid(x - sum(u) / diagnosed) for x in u]
         found.edge_logit = [
             float(np.dot([a, b, abs(a - b), d], self.gap_weights)) + self.gap_intercept
             for a, b, d in zip(h, h[1:], found.gap_divergences, strict=False)
         ]
+        del self.canvas[start + length :]
+        places, h = places[:length], h[:length]
         blocks = list(zip((0, *ends[:-1]), ends, strict=True))
         means = [sum(h[a:b]) / (b - a) for a, b in blocks]
         for (a, b), mean in zip(blocks, means, strict=True):

@@ -34,6 +34,7 @@ DECODERS: dict[str, Decoder] = {
     "sample": DyStruct("sample", prior=PRIOR, weld_radius=3),
     "joint": DyStruct("sample", prior=PRIOR, weld="joint"),
     "map": DyStruct("map", prior=PRIOR),
+    "inferred length": DyStruct("sample", prior=PRIOR, length_law="posterior"),
     "none": DyStruct("none", prior=PRIOR),
     "block": Block(6),
     "guided": Fixed(block_length=4, guidance=1.5),

@@ -28,6 +28,7 @@ rules: st.SearchStrategy[str | StructureRule] = st.one_of(
     st.sampled_from(list(RULES)),
     st.sampled_from([RULES["map"].with_length("sample"), RULES["sample"].with_length("mean")]),
 )
+_INFERRED = {"length_law": "posterior", "length_rule": "sample"}
 decoders = st.builds(
     DyStruct,
     structure=rules,
@@ -42,7 +43,7 @@ decoders = st.builds(
     weld=st.sampled_from(["sequential", "joint", "off"]),
     final_instability=st.sampled_from(["calibrated", "centred"]),
     schedule=st.sampled_from(["priority", "left-to-right"]),
-)
+).flatmap(lambda made: st.sampled_from([made, dataclasses.replace(made, **_INFERRED)]))
 
 
 def decode(script, decoder, *, prompt: str = "abc", tokens: int = 30, budget: int = 500, seed: int = 0) -> Generation:
@@ -53,13 +54,16 @@ def decode(script, decoder, *, prompt: str = "abc", tokens: int = 30, budget: in
 def check_window(window: Window, decoder: DyStruct) -> None:
     """What the steps of a window may touch, and in which order."""
     chosen, start = window.structure, window.opened.start
-    assert chosen is not None and chosen.ends[-1] == window.opened.length
+    assert chosen is not None and chosen.ends[-1] == window.length
+    law = chosen.length
+    assert window.length == window.opened.length if law is None else window.length in law.lengths
+    assert law is None or law.lengths[-1] == window.opened.length
     blocks = list(zip((0, *chosen.ends[:-1]), chosen.ends, strict=True))
     assert sorted(chosen.order) == list(range(len(blocks)))
     kinds = [kind for kind, _ in groupby(step.kind for step in window.steps)]
     assert kinds == [kind for kind in ("diagnostic", "resolve", "weld") if kind in kinds]
     assert "resolve" in kinds
-    everything = range(start, start + window.opened.length)
+    everything = range(start, start + window.length)
     resolved = [step.block for step in window.steps if step.kind == "resolve"]
     assert resolved == [None] * len(resolved) or [block for block, _ in groupby(resolved)] == list(chosen.order)
     for step in window.steps:
@@ -67,7 +71,9 @@ def check_window(window: Window, decoder: DyStruct) -> None:
         assert len(touched - {r.position for r in step.remasked}) + len(step.remasked) == len(touched)
         assert len({commit.position for commit in step.commits}) == len(step.commits)
         allowed = set(everything)
-        if step.kind == "resolve" and step.block is not None:
+        if step.kind == "diagnostic":
+            allowed = set(range(start, start + window.opened.length))
+        elif step.kind == "resolve" and step.block is not None:
             a, b = blocks[step.block]
             allowed = set(everything[a:b])
         elif step.kind == "weld":
@@ -91,7 +97,7 @@ def check(generation: Generation, decoder: DyStruct | Block, tokens: int, budget
     position = 0
     for index, window in enumerate(generation.windows):
         assert (window.opened.index, window.opened.start, window.closed.index) == (index, position, index)
-        position += window.opened.length
+        position += window.length
         assert window.closed.tokens == generation.tokens[window.opened.start : position]
         assert EOS not in window.closed.tokens or window is generation.windows[-1]
         if isinstance(decoder, DyStruct):

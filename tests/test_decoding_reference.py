@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dystruct.decoding import DyStruct, Generation, generate
 from dystruct.decoding.randomness import Streams
-from dystruct.inference import fixed
-from dystruct.model import Partition, PriorConfig
+from dystruct.inference import fixed, length_posterior
+from dystruct.model import Context, Diagnostics, Partition, PriorConfig
 from plain_decoder import NearTie, PlainDecoder
 from scripted import MASK, backbone, hashed, uneven_weights
 
@@ -18,7 +18,8 @@ PRIOR = PriorConfig(min_length=1, max_length=16)
 decoders = st.builds(
     DyStruct,
     structure=st.sampled_from(["map", "sample", "consensus", "none"]),
-    length_rule=st.sampled_from([None, "sample"]),
+    length_rule=st.sampled_from(["mode", "mean", "sample"]),
+    length_law=st.sampled_from(["prior", "prior", "posterior"]),
     prior=st.just(PRIOR),
     diagnostic_passes=st.integers(1, 5),
     passes=st.sampled_from(["interpolate", "share"]),
@@ -48,11 +49,27 @@ def compare(
         assert window.opened.previous_instability == pytest.approx(previous, abs=1e-4)
         mu = PRIOR.min_length + (1 - previous) * (PRIOR.max_length - PRIOR.min_length)
         assert window.opened.rate == pytest.approx(mu, abs=2e-3)
+        assert chosen.ends[-1] == window.length
         wanted = plain.decode_window(window.opened.length, chosen.ends, chosen.order)
-        assert np.array(chosen.position_features) == pytest.approx(np.array(wanted.diagnostic_features), abs=2e-5)
-        assert [row[3] for row in chosen.gap_features] == pytest.approx(wanted.gap_divergences, abs=2e-5)
-        assert chosen.instability == pytest.approx(wanted.instability, abs=1e-4)
-        assert chosen.edge_logit == pytest.approx(wanted.edge_logit, abs=1e-3)
+        features, length = np.array(wanted.diagnostic_features), window.length
+        assert np.array(chosen.position_features) == pytest.approx(features[:length], abs=2e-5)
+        assert [row[3] for row in chosen.gap_features] == pytest.approx(wanted.gap_divergences[: length - 1], abs=2e-5)
+        assert chosen.instability == pytest.approx(wanted.instability[:length], abs=1e-4)
+        assert chosen.edge_logit == pytest.approx(wanted.edge_logit[: length - 1], abs=1e-3)
+        assert (chosen.length is None) == (decoder.length_law == "prior")
+        if chosen.length is not None:
+            remaining = 24 - window.opened.start
+            assert window.opened.length == min(PRIOR.max_length, remaining)
+            law = length_posterior(
+                Diagnostics(wanted.instability, wanted.edge_logit),
+                Context(previous, remaining),
+                PRIOR,
+                covariate="window",
+            )
+            assert list(chosen.length.lengths) == law.lengths.tolist()
+            assert chosen.length.prior == pytest.approx(law.prior.tolist(), abs=1e-3)
+            assert chosen.length.log_evidence == pytest.approx(law.log_evidence.tolist(), abs=5e-3)
+            assert chosen.length.probability == pytest.approx(law.probability.tolist(), abs=5e-3)
         assert list(chosen.passes) == wanted.passes
         found = [(s.kind, {r.position for r in s.remasked}, {c.position for c in s.commits}) for s in window.steps]
         assert found == wanted.steps

@@ -76,6 +76,7 @@ class Wavering:
 DECODERS = {
     "sample": DyStruct(structure="sample", prior=PRIOR),
     "joint": DyStruct(structure="sample", prior=PRIOR, weld="joint", weld_radius=2, passes="share"),
+    "inferred length": DyStruct(structure="sample", prior=PRIOR, length_law="posterior"),
     "block": Block(4, passes=3),
     "fixed": Fixed(block_length=5, steps=10),
     "random": Fixed(block_length=5, steps=10, remasking="random"),

@@ -38,6 +38,8 @@ def with_draw(decoder: Decoder, draw: int) -> Decoder:
     if not isinstance(decoder, DyStruct) or decoder.structure not in DRAWN:
         named = " or ".join(f"dystruct:structure={rule}" for rule in DRAWN)
         raise UserError(f"Several draws need structures that are drawn; give --decoder {named}.")
+    if decoder.length_law != "prior":
+        raise UserError("Several draws take their lengths from the prior; leave length_law posterior out.")
     rule = RULES[decoder.structure]
     length = LENGTH_RULES[decoder.length_rule] if decoder.length_rule else rule.length
 

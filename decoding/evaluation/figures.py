@@ -83,8 +83,8 @@ def confidences(generation: Generation) -> dict[int, float]:
     """
     held: list[float | None] = []
     for window in generation.windows:
-        start, end = window.opened.start, window.opened.start + window.opened.length
-        held[start:end] = [None] * window.opened.length
+        start = window.opened.start
+        held[start : start + window.length] = [None] * window.length
         for step in window.steps:
             if step.kind == "diagnostic":  # its commits are tentative, its changes of the length are not
                 held[start:] = [None] * (len(held) - start)

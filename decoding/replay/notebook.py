@@ -40,6 +40,9 @@ def window_picture(window: Window) -> str:
         _passes({kind: sum(step.kind == kind for step in window.steps) for kind in KINDS}),
     ]
     exact = None
+    if chosen is not None and chosen.length is not None:
+        law = dict(zip(chosen.length.lengths, chosen.length.probability, strict=True))
+        facts.append(f"of {window.opened.length} diagnosed, P(L | O) = {law.get(window.length, 0.0):.2g}")
     if chosen is not None and is_inferred(labels.settings):
         facts.append(f"P(partition | O) = {math.exp(chosen.log_probability):.2g}")
         exact = window.posterior

@@ -99,7 +99,8 @@ def _window(window: Window) -> dict[str, Any]:
     opened, structure = window.opened, window.structure
     return {
         "start": opened.start,
-        "length": opened.length,
+        "length": window.length,
+        "diagnosed": opened.length,
         "rate": None if opened.rate is None else _short(opened.rate),
         "structure": None if structure is None else _structure(structure, window),
         "instability": None if window.closed.mean_instability is None else _short(window.closed.mean_instability),

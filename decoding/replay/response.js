@@ -46,8 +46,8 @@ class Response {
 
   open() {
     this.opened += 1;
-    const { start, length } = this.windows[this.opened];
-    this.cells.splice(start, length, ...this.fresh(length));
+    const { start, diagnosed } = this.windows[this.opened];
+    this.cells.splice(start, diagnosed, ...this.fresh(diagnosed));
   }
 
   fresh(count) {
@@ -90,6 +90,8 @@ class Response {
       this.splice(step);
       for (const commit of step.commits) this.show(step, commit);
     } else {
+      const { start, length, diagnosed } = this.windows[step.window];
+      if (length < diagnosed) this.cells.splice(start + length); // its length was inferred
       for (const remask of step.remasked) this.remask(step, remask);
       for (const commit of step.commits) this.commit(step, commit);
       this.splice(step);

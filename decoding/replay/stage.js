@@ -45,8 +45,9 @@ class Stage {
     const root = template("window");
     const end = window.start + window.length - 1;
     const rate = window.rate === null ? "" : ` · μ = ${window.rate.toFixed(1)}`;
+    const inferred = window.length < window.diagnosed ? ` of ${window.diagnosed} diagnosed` : "";
     root.querySelector("h3").textContent = `Window ${at + 1}`;
-    root.querySelector(".extent").textContent = `tokens ${window.start}–${end} · L = ${window.length}${rate}`;
+    root.querySelector(".extent").textContent = `tokens ${window.start}–${end} · L = ${window.length}${inferred}${rate}`;
     const list = root.querySelector(".tokens");
     list.setAttribute("aria-label", `Tokens of window ${at + 1}, ${name}`);
     list.addEventListener("keydown", (event) => this.walk(event, list));

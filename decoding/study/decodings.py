@@ -96,7 +96,7 @@ def _costs(generation: Generation) -> dict[str, Any]:
         "stop": generation.stop_reason,
         "windows": [
             {
-                "length": window.opened.length,
+                "length": window.length,
                 "rate": window.opened.rate,
                 "hbar": window.closed.mean_instability,
                 "blocks": window.block_count,

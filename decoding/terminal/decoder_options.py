@@ -58,6 +58,16 @@ LengthRule = Annotated[
         metavar="RULE",
     ),
 ]
+LengthLaw = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--length-law",
+        "What --length-rule is applied to. prior: Poisson(mu), before the window is seen; posterior: p(L | O) ∝ "
+        "p(L) Z_L 2^(L-1), from diagnostic passes on the longest window, which then keeps L tokens. Default prior.",
+        metavar="LAW",
+    ),
+]
 Alpha0 = Annotated[
     float | None,
     make_option(
@@ -135,6 +145,7 @@ class DecoderOptions(OptionGroup):
 
     structure: Structure = None
     length_rule: LengthRule = None
+    length_law: LengthLaw = None
     alpha0: Alpha0 = None
     edge_base_rate: EdgeBaseRate = None
     gamma: Gamma = None

@@ -92,6 +92,8 @@ class PlainView:
         assert self._scene is not None
         count, passes = len(event.ends), self._scene.passes["diagnostic"]
         line = f"{counted(count, 'block')} after {counted(passes, 'diagnostic pass', 'diagnostic passes')}"
+        if event.length is not None:
+            line += f", L = {event.ends[-1]} of {self._scene.opened.length} tokens"
         if self._inferred:
             line += f", P = {math.exp(event.log_probability):.3g}, entropy {event.entropy:.2f} nats"
         self._note(line)
