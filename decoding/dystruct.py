@@ -102,8 +102,8 @@ class DyStruct:
             raise UserError(f"length_rule must be one of {', '.join(LENGTH_RULES)}, not {self.length_rule!r}.")
         if self.length_law == "posterior" and self._length_of not in LENGTH_RULES.values():
             raise UserError(
-                f"length_law posterior takes one of the length rules {', '.join(LENGTH_RULES)}, and the structure rule "
-                f"has its own; give length_rule."
+                f"length_law posterior applies one of the length rules {', '.join(LENGTH_RULES)}, and the structure "
+                f"rule has its own; name one of these as the length rule."
             )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:

@@ -113,6 +113,15 @@ class LengthInferred:
     log_evidence: tuple[float, ...]
     probability: tuple[float, ...]
 
+    @property
+    def mean(self) -> float:
+        """Posterior expected length, tokens."""
+        return sum(length * p for length, p in zip(self.lengths, self.probability, strict=True))
+
+    def of(self, length: int) -> float:
+        """The posterior probability of a length."""
+        return self.probability[self.lengths.index(length)] if length in self.lengths else 0.0
+
 
 @dataclass(frozen=True)
 class StructureChosen:

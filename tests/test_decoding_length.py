@@ -142,7 +142,7 @@ def test_only_masks_are_dropped_and_only_by_a_length_that_was_inferred() -> None
 
 def test_what_says_nothing_of_a_posterior_is_refused() -> None:
     for structure in ("none", fixed(Partition((3, 5)))):
-        with pytest.raises(UserError, match="length_law posterior takes one of the length rules sample, mode, mean"):
+        with pytest.raises(UserError, match="length_law posterior applies one of the length rules sample, mode, mean"):
             inferring(structure=structure)
         assert inferring(structure="none", length_rule="mode").length_law == "posterior"
     with pytest.raises(UserError, match=r"^length_law must be one of prior, posterior, not 'both'\.$"):

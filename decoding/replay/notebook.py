@@ -41,8 +41,7 @@ def window_picture(window: Window) -> str:
     ]
     exact = None
     if chosen is not None and chosen.length is not None:
-        law = dict(zip(chosen.length.lengths, chosen.length.probability, strict=True))
-        facts.append(f"of {window.opened.length} diagnosed, P(L | O) = {law.get(window.length, 0.0):.2g}")
+        facts.append(f"of {window.opened.length} diagnosed, P(L | O) = {chosen.length.of(window.length):.2g}")
     if chosen is not None and is_inferred(labels.settings):
         facts.append(f"P(partition | O) = {math.exp(chosen.log_probability):.2g}")
         exact = window.posterior

@@ -69,12 +69,16 @@ class PosteriorPanel {
     if (window === this.window) cursor.setAttribute("x", position * cursor.getAttribute("width"));
   }
 
-  figures(window, { ends, log, entropy, exact, cuts }) {
+  figures(window, { ends, log, entropy, inferred, exact, cuts }) {
     const list = html("dl", "figures");
     const row = (name, value) => list.append(html("dt", "", name), html("dd", "", value));
     const told = (count, logProbability) =>
       `${counted(count, "block")}, P = ${logProbability === null ? "0" : digits(Math.exp(logProbability))}` +
       (logProbability === null ? "" : ` (log ${logProbability.toFixed(2)} nats)`);
+    if (inferred) {
+      const { length, diagnosed } = this.run.windows[window];
+      row("length", `${length} of ${diagnosed} tokens, P = ${digits(inferred.probability)}, expected ${digits(inferred.mean, 3)}`);
+    }
     const same = exact && exact.map.join() === ends.join();
     const rest = !this.run.inferred ? ", set without regard to the posterior" : same ? ", the most probable one" : "";
     row("chosen", told(ends.length, log) + rest);

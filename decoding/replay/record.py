@@ -108,6 +108,7 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _structure(chosen: StructureChosen, window: Window) -> dict[str, Any]:
+    law = chosen.length
     return {
         "ends": chosen.ends,
         "order": chosen.order,
@@ -118,6 +119,7 @@ def _structure(chosen: StructureChosen, window: Window) -> dict[str, Any]:
         "passes": chosen.passes,
         "log": _short(chosen.log_probability),
         "entropy": _short(chosen.entropy),
+        "inferred": None if law is None else {"probability": _short(law.of(window.length)), "mean": _short(law.mean)},
         "exact": _exact(window.posterior),
     }
 
