@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .trace import Commit as Commit
     from .trace import Event as Event
     from .trace import Generation as Generation
+    from .trace import LengthInferred as LengthInferred
     from .trace import Remask as Remask
     from .trace import Splice as Splice
     from .trace import Step as Step
@@ -48,8 +49,8 @@ _HOME = {
     "row": ("Decoder", "Row"),
     "sampling": ("Sampling",),
     "trace": (
-        "Commit", "Event", "Generation", "Remask", "Splice", "Step", "StructureChosen", "Window", "WindowClosed",
-        "WindowOpened",
+        "Commit", "Event", "Generation", "LengthInferred", "Remask", "Splice", "Step", "StructureChosen", "Window",
+        "WindowClosed", "WindowOpened",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
