@@ -9,6 +9,7 @@ is a rule's business (`dystruct.inference.RULES`): MAP, a posterior sample, the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -166,7 +167,7 @@ class DyStruct:
             if count > 0:
                 diagnostics = diagnose(*row.read_diagnostics(), weights)
                 if inferred:
-                    law = length_posterior(diagnostics, context, self.prior, covariate="window")
+                    law = self._length_posterior(diagnostics, context)
                     length = inferred_length(length_of, law, row.streams.length)
                     diagnostics = diagnostics.first(length)
                 exact = self._posterior(diagnostics, context)
@@ -219,11 +220,14 @@ class DyStruct:
 
     def _posterior(self, diagnostics: Diagnostics, context: Context) -> StructurePosterior:
         exact = posterior(diagnostics, context, self.prior)
-        try:
+        with _as_users_error():
             _ = exact.chain  # made once, and kept for the rule and the trace
-        except ValueError as error:
-            raise UserError(f"The weights give no structure: {error}") from error
         return exact
+
+    def _length_posterior(self, diagnostics: Diagnostics, context: Context) -> LengthPosterior:
+        """By windows' own concentrations, as their structures' posterior has them (R17)."""
+        with _as_users_error():
+            return length_posterior(diagnostics, context, self.prior, covariate="window")
 
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
         """T(B) for each block, not more than it has tokens (R11)."""
@@ -281,6 +285,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "threshold": 0.97,
     },
 }  # fmt: skip
+
+
+@contextmanager
+def _as_users_error() -> Iterator[None]:
+    """UserError where logits are such that no structure has a probability."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"The weights give no structure: {error}") from error
 
 
 def _undiagnosed(length: int) -> Diagnostics:

@@ -162,12 +162,13 @@ class Row:
     def choose_structure(self, chosen: StructureChosen) -> None:
         """Put the window's structure on record; a longer window loses the masks behind its inferred length (R17)."""
         start, end = self.window
-        self._chosen, self.length = chosen, start + chosen.ends[-1]
-        if self.length != end and (self.length > end or self._played or chosen.length is None):
+        length, law = chosen.ends[-1], chosen.length
+        if length > end - start or (length < end - start if law is None else length not in law.lengths or self._played):
             raise UserError(
-                f"A window of {end - start} tokens cannot have a structure of {chosen.ends[-1]}; choose one that is as "
-                f"long, or shorter with its inferred length, behind Row.read_diagnostics."
+                f"A window of {end - start} tokens cannot have a structure of {length}; choose one that is as long, or "
+                f"shorter with its inferred length, behind Row.read_diagnostics."
             )
+        self._chosen, self.length = chosen, start + length
         del self.draft[self.length :]
         self._notify(chosen)
 
@@ -262,10 +263,10 @@ class Row:
                 f"{removed} positions cannot give way to {inserted} at {position} in an open window of {start} to "
                 f"{end}; correct what Row.splice is given."
             )
-        if self._canvas.observing:
+        if self._canvas.observing or (self._chosen is not None and self._chosen.length is not None):
             raise UserError(
-                "Row.splice moves tokens, and the positions' features do not move with them; let the decoder's "
-                "`widest` be None."
+                "Row.splice moves tokens, and neither the positions' features nor an inferred length move with them; "
+                "let the decoder's `widest` be None, and its structure be without a `length`."
             )
         self._check_tokens([self.model.mask_id if token is None else token], 1)
         if self.length + inserted - removed > self.max_new_tokens:

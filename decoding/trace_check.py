@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from .trace import Generation, LengthInferred, Window
 
 _LONGEST = 10**6  # tokens of a window, far beyond any model's context
+_ROUNDED = 1e-6  # by how much probabilities may miss their sum
 
 
 def check_trace(trace: Generation) -> None:
     """ValueError, which says where, unless the windows' passes lead to the tokens and the figures count them."""
     for place, window in enumerate(trace.windows):
+        if not 0 <= window.opened.length <= _LONGEST:
+            raise ValueError(f"windows[{place}] has other lengths than tokens")
         _check_structure(window, place)
         _check_length(window, place)
         _check_positions(window, place)
@@ -60,7 +63,7 @@ def _check_structure(window: Window, place: int) -> None:
         return
     where, blocks = f"windows[{place}].structure", len(chosen.ends)
     if chosen.length is not None:
-        _check_inferred(chosen.length, where)
+        _check_inferred(chosen.length, window, where)
         length = next(
             (held for held in chosen.length.lengths if chosen.ends[-1:] == (held,) and held <= length), length
         )
@@ -78,12 +81,20 @@ def _check_structure(window: Window, place: int) -> None:
         raise ValueError(f"{where} has an instability that is no finite number")
 
 
-def _check_inferred(law: LengthInferred, where: str) -> None:
-    """ValueError unless a law of lengths is one, of which each length has its figures."""
+def _check_inferred(law: LengthInferred, window: Window, where: str) -> None:
+    """ValueError unless a law of lengths is one of those up to what was diagnosed, in a window that nothing moves."""
+    if not law.lengths or law.lengths != tuple(range(max(law.lengths[0], 1), window.opened.length + 1)):
+        raise ValueError(f"{where}.length.lengths are not those up to {window.opened.length} tokens")
     for name in ("prior", "log_evidence", "probability"):
         values = getattr(law, name)
         if len(values) != len(law.lengths) or not all(map(math.isfinite, values)):
             raise ValueError(f"{where}.length.{name} is not a finite number for each of {len(law.lengths)} lengths")
+    for name in ("prior", "probability"):
+        values = getattr(law, name)
+        if min(values) < 0 or not math.isclose(math.fsum(values), 1, abs_tol=_ROUNDED):
+            raise ValueError(f"{where}.length.{name} does not sum to 1")
+    if any(step.spliced for step in window.steps):
+        raise ValueError(f"{where}.length is that of a window whose passes changed its length")
 
 
 def _check_positions(window: Window, place: int) -> None:

@@ -26,6 +26,7 @@ from dystruct.model import Context, Diagnostics, PriorConfig, concentrations, le
 from .semimarkov import SemiMarkov
 
 Covariate = Literal["longest", "window"]
+_AT_ONCE = 32  # windows in a batch, so that memory stays O(L²)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +63,8 @@ def length_posterior(
     """p(L | O) over the lengths that the prior and the budget allow, from diagnostics of at least the longest of them.
 
     covariate: the gaps over which alpha_g takes the mean of ell, those of the "longest" window, the same for every L,
-    or those of each "window", as a posterior of that length alone would. Raises ValueError if the diagnostics are too
-    short or the covariate is unknown.
+    or those of each "window", as a posterior of that length alone would. The first takes time O(L²) in the longest
+    length, the second O(L³). Raises ValueError if the diagnostics are too short or the covariate is unknown.
     """
     if covariate not in get_args(Covariate):
         raise ValueError(f"covariate must be one of {', '.join(get_args(Covariate))}, got {covariate!r}.")
@@ -79,9 +80,15 @@ def length_posterior(
         chain = SemiMarkov(edge_logit[None], concentrations(edge_logit, context, prior)[None])
         evidence = chain.prefix_log_evidence()[0, lengths - 1]
     else:
-        rows = [concentrations(edge_logit[: length - 1], context, prior) for length in lengths.tolist()]
-        concentration = torch.stack([torch.nn.functional.pad(row, (0, len(edge_logit) - len(row))) for row in rows])
-        evidence = SemiMarkov(edge_logit.expand(len(lengths), -1), concentration, lengths).log_evidence
+        evidence = torch.cat([_of_windows(edge_logit, part, context, prior) for part in lengths.split(_AT_ONCE)])
     log_prior = law.log_prob(lengths)
     log_evidence = evidence + (lengths - 1).double() * math.log(2.0)
     return LengthPosterior(lengths, log_prior.exp(), log_evidence, (log_prior + log_evidence).softmax(0))
+
+
+def _of_windows(edge_logit: Tensor, lengths: Tensor, context: Context, prior: PriorConfig) -> Tensor:
+    """log Z (n,) of windows of ascending lengths (n,), nats, each with the mean of its own gaps in alpha_g."""
+    gaps = int(lengths[-1]) - 1
+    rows = [concentrations(edge_logit[: length - 1], context, prior) for length in lengths.tolist()]
+    concentration = torch.stack([torch.nn.functional.pad(row, (0, gaps - len(row))) for row in rows])
+    return SemiMarkov(edge_logit[:gaps].expand(len(lengths), -1), concentration, lengths).log_evidence

@@ -156,8 +156,9 @@ def fixed(partition: Partition | None = None) -> StructureRule:
     `structure` raises ValueError for a window longer than the partition.
     """
 
-    def length(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
-        return mean_length(context, prior, generator) if partition is None else _capped(partition.length, context)
+    def whole(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
+        assert partition is not None
+        return _capped(partition.length, context)
 
     def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
         window = diagnostics.length
@@ -171,7 +172,9 @@ def fixed(partition: Partition | None = None) -> StructureRule:
             chosen = Partition((*(end for end in partition.ends if end < window), window))
         return Structure(chosen, tuple(order_law(chosen, diagnostics.instability, prior).mode.tolist()))
 
-    return StructureRule("none" if partition is None else "fixed", length, structure)
+    if partition is None:
+        return StructureRule("none", mean_length, structure)
+    return StructureRule("fixed", whole, structure)
 
 
 FIXED = fixed()

@@ -66,13 +66,16 @@ def _window(record: WindowRecord, start: int) -> Variables:
     there = record.posterior
     context, law = there.context, length_law(there.context, there.prior)
     lengths = law.enumerate_support()
+    before = _by_length(lengths, law.log_prob(lengths).exp())
+    if record.length is not None:  # the law that it came from, which knows what was left of the response
+        before = _by_length(record.length.lengths, record.length.prior)
     variables: Variables = {
         "start": (WINDOW, np.array([start])),
         "length": (WINDOW, np.array([there.length])),
         "previous_instability": (WINDOW, np.array([context.previous_instability])),
         "remaining": (WINDOW, np.array([np.inf if context.remaining is None else float(context.remaining)])),
         "rate": (WINDOW, np.array([window_rate(context, there.prior)])),
-        "length_prior": _by_length(lengths, law.log_prob(lengths).exp()),
+        "length_prior": before,
     }
     if record.length is not None:
         variables["length_posterior"] = _by_length(record.length.lengths, record.length.probability)

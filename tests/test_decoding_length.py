@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from dystruct.decoding import DyStruct, Generation, Pass, Row, UserError, generate
+from dystruct.decoding.calibration.trajectories import windows_on_own_trajectory
 from dystruct.decoding.evaluation.draws import with_draw
 from dystruct.decoding.named import named_decoder
 from dystruct.decoding.terminal.view import PlainView
 from dystruct.decoding.wording import TokenTexts
 from dystruct.inference import LENGTH_RULES, RULES, fixed, posterior
+from dystruct.inference.arviz_tree import inference_tree
 from dystruct.inference.records import records_of_trace
 from dystruct.model import Context, Diagnostics, Partition, PriorConfig
 from scripted import MASK, backbone, hashed, uneven_weights
@@ -88,6 +90,66 @@ def test_a_batch_gives_what_single_prompts_give() -> None:
     assert plain == [dataclasses.replace(found, seconds=0.0) for found in single]
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_logits_under_which_no_length_can_be_told_are_an_error_of_the_user(rule: str) -> None:
+    model = backbone(hashed(2, end_logit=-4.0), weights=uneven_weights())
+    decoder = inferring(structure=rule, weights=dataclasses.replace(uneven_weights(), gap=[0.0, 0.0, 1e5, 1e5]))
+    with pytest.raises(
+        UserError, match=r"^The weights give no structure: edge_logit .*: scale the gap weights down\.$"
+    ):
+        generate(model, ["abc"], decoder, max_new_tokens=30)
+
+
+@pytest.mark.parametrize("limit", [8, 30])
+def test_a_tree_has_both_laws_of_the_length(limit: int) -> None:
+    """Whatever it is told of the limit of new tokens, which cuts them off."""
+    (found,) = decode(inferring(), prompts=["abc"], tokens=limit)
+    for told in (None, limit):
+        records = records_of_trace(found.windows, found.token_texts, PRIOR, max_new_tokens=told)
+        windows = inference_tree(records, chains=1, draws=4)["windows"]
+        for window in found.windows:
+            assert window.structure is not None and window.structure.length is not None
+            law = window.structure.length
+            for name, wanted in (("length_prior", law.prior), ("length_posterior", law.probability)):
+                row = windows[name].isel(window=window.opened.index).to_numpy()
+                assert row[[length - 1 for length in law.lengths]] == pytest.approx(wanted)
+
+
+DAMAGES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no lengths": lambda law: law.update(lengths=[], prior=[], log_evidence=[], probability=[]),
+    "a length of 0": lambda law: law["lengths"].__setitem__(0, 0),
+    "a negative one": lambda law: law["lengths"].__setitem__(0, -3),
+    "a huge one": lambda law: law["lengths"].__setitem__(0, 10**30),
+    "reversed": lambda law: law["lengths"].reverse(),
+    "too few": lambda law: law["probability"].pop(),
+    "not finite": lambda law: law["log_evidence"].__setitem__(1, float("inf")),
+    "too large": lambda law: law.update(probability=[5.0] * len(law["lengths"])),
+    "negative": lambda law: law.update(prior=[-1.0, 2.0, *[0.0] * (len(law["lengths"]) - 2)]),
+    "larger than diagnosed": lambda law: law.update(
+        {name: [*values, values[-1]] for name, values in law.items()}, lengths=[*law["lengths"], 13]
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_law_that_is_none_is_told(damage: str) -> None:
+    (found,) = decode(inferring(), prompts=["abc"])
+    plain = found.plain()
+    DAMAGES[damage](plain["windows"][0]["structure"]["length"])
+    with pytest.raises(ValueError, match=r"^windows\[0\]\.structure\.length\."):
+        Generation.of(plain).check()
+
+
+def test_a_window_of_an_inferred_length_is_not_spliced() -> None:
+    (found,) = decode(inferring(), prompts=["abc"])
+    for step in (0, 3, -1):
+        plain = found.plain()
+        splice = {"position": 0, "removed": 1, "inserted": 1, "token": 3}
+        plain["windows"][0]["steps"][step]["spliced"].append(splice)
+        with pytest.raises(ValueError, match=r"structure\.length is that of a window whose passes changed its length"):
+            Generation.of(plain).check()
+
+
 def test_analysis_has_the_posterior_of_the_length() -> None:
     (found,) = decode(inferring(), prompts=["abc"])
     for window, record in zip(
@@ -140,11 +202,30 @@ def test_only_masks_are_dropped_and_only_by_a_length_that_was_inferred() -> None
             generate(model, ["ab"], refused, max_new_tokens=6)
 
 
+def test_an_inferred_length_stays_and_is_one_of_its_law() -> None:
+    model = backbone(hashed(0), weights=uneven_weights())
+
+    @dataclasses.dataclass(frozen=True)
+    class Splicing(Choosing):
+        widest: None = None  # type: ignore[assignment]
+
+        def decode(self, row: Row) -> Iterator[Pass]:
+            for request in Choosing.decode(self, row):
+                yield dataclasses.replace(request, commit=None)
+                row.splice(0, 0, 1)
+
+    with pytest.raises(UserError, match=r"^Row\.splice moves tokens, and neither"):
+        generate(model, ["ab"], Splicing(4), max_new_tokens=6)
+    with pytest.raises(UserError, match="cannot have a structure of 2"):  # the law's shortest has three tokens
+        generate(model, ["ab"], Choosing(2), max_new_tokens=6)
+
+
 def test_what_says_nothing_of_a_posterior_is_refused() -> None:
-    for structure in ("none", fixed(Partition((3, 5)))):
-        with pytest.raises(UserError, match="length_law posterior applies one of the length rules sample, mode, mean"):
-            inferring(structure=structure)
-        assert inferring(structure="none", length_rule="mode").length_law == "posterior"
+    with pytest.raises(UserError, match="length_law posterior applies one of the length rules sample, mode, mean"):
+        inferring(structure=fixed(Partition((3, 5))))
+    assert inferring(structure="none").length_law == "posterior"
+    with pytest.raises(UserError, match="Weights are fitted to windows whose lengths come from the prior"):
+        windows_on_own_trajectory(backbone(hashed(0)), [], decoder=inferring())
     with pytest.raises(UserError, match=r"^length_law must be one of prior, posterior, not 'both'\.$"):
         inferring(length_law="both")
     with pytest.raises(UserError, match="Several draws take their lengths from the prior"):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from dystruct.inference import length_posterior
+from dystruct.inference import length_posterior, posterior
 from dystruct.model import Context, Diagnostics, PriorConfig, concentrations, length_law
 from oracles import all_cuts, log_score, log_sum_exp
 
@@ -62,6 +62,19 @@ def test_length_posterior_is_that_of_the_generative_story(covariate: str) -> Non
     torch.testing.assert_close(found.prior, torch.tensor(prior, dtype=torch.float64), atol=1e-12, rtol=0)
     assert found.mode == 2 + int(wanted.argmax())
     assert found.mean == pytest.approx(float((wanted * torch.arange(2, 9)).sum()))
+
+
+@pytest.mark.parametrize("low", [1, 8])
+def test_it_is_the_evidence_of_each_window_by_itself(low: int) -> None:
+    """With its own gaps' mean as covariate, of more windows than are worked out at once."""
+    window, prior = diagnostics(48), PriorConfig(min_length=low, max_length=48)
+    found = length_posterior(window, CONTEXT, prior, covariate="window")
+    alone = [
+        posterior(window.first(length), CONTEXT, prior).log_evidence + (length - 1) * math.log(2)
+        for length in range(low, 49)
+    ]
+    assert found.lengths.tolist() == list(range(low, 49))
+    assert found.log_evidence.tolist() == pytest.approx(alone, abs=1e-10)
 
 
 def test_uninformative_gaps_leave_the_prior_as_it_is() -> None:

@@ -168,8 +168,13 @@ def windows_on_own_trajectory(
     """The windows that DyStruct opens when it decodes the problems, numbered as in `known`.
 
     decoder: by default one under the model's weights, a token a pass (`passes="share"`). Windows for which no
-    diagnostic pass was left are not among them. chat, and errors: as of `windows_along_reference`.
+    diagnostic pass was left are not among them. chat, and errors: as of `windows_along_reference`; UserError, too, if
+    the decoder infers lengths, since of what its passes saw a window keeps a part, and h is centred over the whole.
     """
+    if decoder is not None and decoder.length_law != "prior":
+        raise UserError(
+            "Weights are fitted to windows whose lengths come from the prior; leave length_law posterior out."
+        )
     _, answers = encoded(model, known, 0, chat=chat)
     generations = generate(
         as_asked(model, chat),
