@@ -98,6 +98,8 @@ def _quotes() -> dict[str, list[str]]:
             f"tokens; by the tokens' mean confidence it is {confidence} ({answers} items, budget 64)",
         ],
         "notebooks/2_map_versus_sampled_structures.ipynb": [
+            f"MAP answers {main['DyStruct, MAP', 256].accuracy}% of {main['DyStruct, MAP', 256].items} problems and "
+            f"one sample {main['DyStruct, sampled', 256].accuracy}%.",
             f"cuts have {in_order.accuracy}% of {in_order.items}, as many blocks at random places "
             f"{at_random.accuracy}%, and the posterior's in the order of their priority {by_priority.accuracy}%.",
             f"[over {answers} problems]",
