@@ -20,6 +20,7 @@ AGAINST = {
     "cuts": "many blocks, structure sample, schedule left-to-right",
     "sensitivity": "alpha0, alpha0 1.5",
     "ablations": "ablation, schedule priority, weld sequential",
+    "lengths": "sampled, law prior",
 }
 ROOT = FOLDER.parents[1]
 
@@ -46,7 +47,11 @@ def test_the_runs_are_those_of_the_sweep(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sweep", "budget", "behind"),
-    [*(("main", n, f"(budget {n}):\n\n") for n in (64, 128, 256)), ("cuts", 256, "at random places):\n\n")],
+    [
+        *(("main", n, f"(budget {n}):\n\n") for n in (64, 128, 256)),
+        ("cuts", 256, "at random places):\n\n"),
+        ("lengths", 256, "sweeps/lengths.toml runs/lengths --limit 100 --execute-code --compiled --dtype bfloat16\n\n"),
+    ],
 )
 def test_the_text_shows_what_the_tables_have(sweep: str, budget: int, behind: str) -> None:
     """Its tables of a budget are those rows, without the columns that are the same in all of them."""
