@@ -114,6 +114,9 @@ def test_of_more_decoders_than_a_legend_has_room_for_those_on_the_front_are_name
     points = {each.get_xdata()[0]: each for each in ax.lines if len(each.get_xdata()) == 1}
     looks = {name: (points[place].get_color(), points[place].get_marker()) for place, name in enumerate(names, start=1)}
     assert len(points) == 50 and len(set(looks.values())) == 3 and looks[names[2]] == looks[names[48]]
+    ax = plot_accuracy(range(1, 51), accuracy, names, highlight=[names[2], "no decoder here"])
+    shown = [" ".join(text.get_text().split()) for text in ax.get_legend().get_texts()]
+    assert shown == ["Pareto front", names[0], names[2], names[31], "22 others"]
 
 
 # --- calibration

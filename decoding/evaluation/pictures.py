@@ -6,7 +6,7 @@ Knows summaries; neither folders nor files.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from matplotlib.figure import Figure
 
@@ -20,17 +20,18 @@ from .statistics import Mean, mean_of_means
 from .summary import RunSummary
 
 
-def pictures(runs: Sequence[RunSummary]) -> dict[str, bytes]:
+def pictures(runs: Sequence[RunSummary], highlight: Collection[str] = ()) -> dict[str, bytes]:
     """Every picture for which there are runs, as PNG files by their names.
 
-    accuracy-TASK.png for each task, and accuracy-mean.png for the mean of several; sensitivity-SETTING.png.
+    accuracy-TASK.png for each task, and accuracy-mean.png for the mean of several; sensitivity-SETTING.png. highlight:
+    labels of runs that stand out among many.
     """
     found: dict[str, Figure | None] = {}
     runs = with_items(runs)
     tasks = list(dict.fromkeys(task for run in runs for task in pooled(run)))
     for name, of in [*((task, [task]) for task in tasks), *([("mean", tasks)] if len(tasks) > 1 else [])]:
         title = name if len(of) == 1 else f"mean of {', '.join(of)}"
-        found[f"accuracy-{name}.png"] = accuracy_picture(runs, of, title)
+        found[f"accuracy-{name}.png"] = accuracy_picture(runs, of, title, highlight)
     for setting, (name, _, _) in SENSITIVITY.items():
         for number, figure in enumerate(sensitivity_pictures(runs, setting), start=1):
             found[f"sensitivity-{name}{f'-{number}' if number > 1 else ''}.png"] = figure
@@ -43,7 +44,9 @@ def _png(figure: Figure) -> bytes:
     return content.getvalue()
 
 
-def accuracy_picture(runs: Sequence[RunSummary], tasks: Sequence[str], title: str) -> Figure | None:
+def accuracy_picture(
+    runs: Sequence[RunSummary], tasks: Sequence[str], title: str, highlight: Collection[str] = ()
+) -> Figure | None:
     """Accuracy against forward passes, means of tasks, a point a run that has them all, larger for a larger budget.
 
     With intervals of two standard errors. None for fewer than two runs.
@@ -62,7 +65,9 @@ def accuracy_picture(runs: Sequence[RunSummary], tasks: Sequence[str], title: st
     if len(names) < 2:
         return None
     figure = Figure(figsize=(9.0, max(4.5, 0.28 * min(len(set(names)), 20))), layout="constrained")
-    axes = plot_accuracy(passes, accuracy, names, interval=bars, budgets=budgets, ax=figure.add_subplot())
+    axes = plot_accuracy(
+        passes, accuracy, names, interval=bars, budgets=budgets, highlight=highlight, ax=figure.add_subplot()
+    )
     axes.set_title(f"{title}; {_counted(counts)} a point")
     return figure
 

@@ -81,7 +81,7 @@ def report(
     missed = without_answers(places, shown)
     note += _note("Without tables of votes and of disagreement, since their answers are not here", missed)
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
-    drawn = pictures(shown)
+    drawn = pictures(shown, [] if against is None else [against])
     kept = _to_keep(places, runs, answers, out, {CONTENTS, *texts, *drawn}) if summaries else {}
     make_folder(out)
     for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept):

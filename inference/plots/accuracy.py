@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from textwrap import fill
 
 import numpy as np
@@ -36,13 +36,15 @@ def plot_accuracy(
     *,
     interval: ArrayLike | None = None,
     budgets: Sequence[int] | None = None,
+    highlight: Collection[str] = (),
     ax: Axes | None = None,
 ) -> Axes:
     """Accuracy (n,), 0 to 1, against mean forward passes (n,) of decoders called `names`, and their Pareto front.
 
     Points of one name, such as a decoder's under several budgets, look alike and are joined. interval (n, 2): lower
     and upper ends of each accuracy, drawn as bars. budgets (n): forward passes that were allowed, larger ones as larger
-    points. Of more than 20 names those without a point on the front are grey. Raises ValueError where numbers differ.
+    points. Of more than 20 names those without a point on the front are grey, but for those in `highlight`. Raises
+    ValueError where numbers differ.
     """
     cost, gain = np.asarray(passes, dtype=float), np.asarray(accuracy, dtype=float)
     if cost.shape != gain.shape or cost.shape != (len(names),) or not len(names):
@@ -61,7 +63,8 @@ def plot_accuracy(
     )
     legend = [joined]
     every = list(dict.fromkeys(names))
-    named = every if len(every) <= _NAMED else [name for name in every if name in {names[index] for index in front}]
+    told = {*(names[index] for index in front), *highlight}
+    named = every if len(every) <= _NAMED else [name for name in every if name in told]
     for name in every:
         colour, marker = series_style(named.index(name)) if name in named else _OTHERS
         own = sorted((index for index, other in enumerate(names) if other == name), key=cost.__getitem__)
