@@ -15,7 +15,21 @@ from dystruct.decoding.named import OPTIONS, WITHOUT_OPTION, WITHOUT_USE, decode
 from dystruct.model import PriorConfig
 from scripted import backbone, hashed, uneven_weights
 
-VALUES = (9, 20, 0.25, 2.5, "sample", "mode", "share", "joint", "centred", "left-to-right", "removed", "dynamic")
+VALUES = (
+    9,
+    20,
+    0.25,
+    2.5,
+    "sample",
+    "mode",
+    "share",
+    "joint",
+    "centred",
+    "left-to-right",
+    "removed",
+    "dynamic",
+    "posterior",
+)
 NO_TEXT = {"prior", "weights"}  # whose values are neither numbers nor words
 
 
