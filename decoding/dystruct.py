@@ -1,9 +1,9 @@
 """DyStruct: Algorithm 2 of the paper as one coroutine over forward passes.
 
 Window by window: draw a length, append masks, diagnose, infer a structure (partition and order), resolve its
-blocks in that order, weld their boundaries, and carry the window's mean instability on. (Where the length is inferred,
-too, the longest window is diagnosed, and keeps so many tokens.) What structure is drawn
-is a rule's business (`dystruct.inference.RULES`): MAP, a posterior sample, the consensus, none, or a control.
+blocks in that order, weld their boundaries, and carry the window's mean instability on. Where the length is inferred,
+too, the longest window is diagnosed, and keeps so many tokens. What structure is drawn is a rule's business
+(`dystruct.inference.RULES`): MAP, a posterior sample, the consensus, none, or a control.
 """
 
 from __future__ import annotations

@@ -64,9 +64,8 @@ def _check_structure(window: Window, place: int) -> None:
     where, blocks = f"windows[{place}].structure", len(chosen.ends)
     if chosen.length is not None:
         _check_inferred(chosen.length, window, where)
-        length = next(
-            (held for held in chosen.length.lengths if chosen.ends[-1:] == (held,) and held <= length), length
-        )
+        if set(chosen.ends[-1:]) & set(chosen.length.lengths):
+            length = chosen.ends[-1]
     if chosen.ends[-1:] != (length,) or list(chosen.ends) != sorted(set(chosen.ends)) or chosen.ends[0] < 1:
         raise ValueError(f"{where}.ends are not those of blocks of {length} tokens")
     if sorted(chosen.order) != list(range(blocks)):

@@ -64,11 +64,13 @@ def window_arrays(
 
 def _window(record: WindowRecord, start: int) -> Variables:
     there = record.posterior
-    context, law = there.context, length_law(there.context, there.prior)
-    lengths = law.enumerate_support()
-    before = _by_length(lengths, law.log_prob(lengths).exp())
-    if record.length is not None:  # the law that it came from, which knows what was left of the response
+    context = there.context
+    if record.length is not None:  # what it came from, which knows how much was left of the response
         before = _by_length(record.length.lengths, record.length.prior)
+    else:
+        law = length_law(context, there.prior)
+        lengths = law.enumerate_support()
+        before = _by_length(lengths, law.log_prob(lengths).exp())
     variables: Variables = {
         "start": (WINDOW, np.array([start])),
         "length": (WINDOW, np.array([there.length])),

@@ -200,10 +200,10 @@ def _of_generation(
     starts = [window.opened.start for window in generation.windows]
     wrong = wrong_positions(_with_one_end(model, answer), tokens, starts, model.eos_id)
     for window in generation.windows:
-        start, length = window.opened.start, window.length
+        start, length = window.opened.start, window.opened.length
         if window.structure is None or not window.structure.position_features:
             continue
-        did_not_stand = _taken_back(window.steps, start, window.opened.length)[:length] | _replaced(window)
+        did_not_stand = _taken_back(window.steps, start, length) | _replaced(window)
         gap_features = np.reshape(window.structure.gap_features, (length - 1, len(GAP_FEATURES)))
         yield DiagnosedWindow(
             problem,
@@ -230,7 +230,7 @@ def _taken_back(steps: Sequence[Step], start: int, length: int) -> NDArray[np.bo
 
 def _replaced(window: Window) -> NDArray[np.bool_]:
     """Which positions (L,) a weld masked again that hold another token in the end."""
-    found = np.zeros(window.length, dtype=bool)
+    found = np.zeros(window.opened.length, dtype=bool)
     for step in window.steps:
         for remask in step.remasked:
             place = remask.position - window.opened.start
