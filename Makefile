@@ -4,10 +4,14 @@
 #   make test        run the tests
 #   make lint        check style and types
 #   make bench       measure speed
-#   make notebooks   execute the notebooks in place
+#   make notebooks   execute the notebooks in place, two at a time
 #   make reference   write the API reference, from the docstrings, to build/reference
 #
 # `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
+
+# The embedded model gains little from a second thread, and two that wait for each other stand still while another program
+# has one of their cores.
+export OMP_NUM_THREADS ?= 1
 
 # Write a dollar sign as $$.
 export DEMO_PROMPT = In a set of magician's cards, there are 20 red cards, and 65% more blue cards. yellow cards are as many as the sum of red and blue cards. How many cards of all mentioned colors are there?
@@ -50,7 +54,7 @@ bench: $(VENV)/runtime.stamp
 	@set -e; for module in $(BENCHMARKS); do echo "== $$module"; $(BIN)/python -P -m $$module; done
 
 notebooks: $(if $(NOTEBOOKS),$(VENV)/notebooks.stamp)
-	@$(if $(NOTEBOOKS),$(BIN)/jupyter-execute --inplace $(NOTEBOOKS),echo "There are no notebooks yet.")
+	@$(if $(NOTEBOOKS),printf '%s\n' $(NOTEBOOKS) | xargs -P 2 -n 1 $(BIN)/jupyter-execute --inplace,echo "There are no notebooks yet.")
 
 # A warning is an error, but for the one that pdoc has for every NamedTuple whose fields are of a type by name.
 reference: $(VENV)/reference.stamp

@@ -6,6 +6,7 @@ import os
 import random
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start: more of them wait for each other's cores
 
 import numpy as np
 import pytest

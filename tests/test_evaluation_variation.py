@@ -11,7 +11,7 @@ import pytest
 
 from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.statistics import auroc, likelihood_ratio
-from dystruct.decoding.evaluation.variation import BASE, variation_tables, way_of
+from dystruct.decoding.evaluation.variation import BASE, variation_tables, votes, way_of
 from evaluation_runs import make_run
 
 
@@ -100,10 +100,54 @@ def test_the_tables_of_runs(tmp_path: Path) -> None:
     assert float(added["shuffled structures"]["p"]) < 1e-4 < 0.01 < float(added["sampled structures"]["p"])
 
 
-def test_there_are_none_of_one_way() -> None:
-    base = records({0: "a"})
-    assert variation_tables({BASE: base, "draws": base}, "") == []
-    assert variation_tables({"draws": base, "seeds": base, "more": base}, "") == []
+def test_one_way_is_beside_no_other() -> None:
+    base, drawn = records({0: "a"}), records({0: "a"}) + records({0: "b"}, draw=1)
+    [table] = variation_tables({BASE: base, "draws": drawn}, "")
+    assert table.name == "variation" and [row[1] for row in table.rows] == ["draws"]
+
+
+def test_there_are_none_without_the_base_or_with_one_answer_an_item() -> None:
+    base, drawn = records({0: "a"}), records({0: "a"}) + records({0: "b"}, draw=1)
+    for runs in ({BASE: base, "draws": base}, {"draws": drawn, "seeds": drawn}, {BASE: base}):
+        assert variation_tables(runs, "") == [] and votes(runs) is None
+
+
+def test_votes_count_the_first_answers_of_what_all_ways_have() -> None:
+    """Three items that all have, of which the base has the first right; a fourth that one way lacks."""
+    base = records({0: "a", 1: "b", 2: "b", 3: "a"})
+    answers = {0: "abbab", 1: "aabbb", 2: "bbbba"}
+    drawn = [r for draw in range(5) for r in records({n: texts[draw] for n, texts in answers.items()}, draw=draw)]
+    seeded = [r for seed in range(2) for r in records(dict.fromkeys(range(4), "a"), seed=seed)]
+    found = votes({BASE: base, "draws": drawn, "seeds": seeded})
+    assert found is not None and (found.base.value, found.base.count) == (pytest.approx(1 / 3), 3)
+    assert {way: [each.size for each in sizes] for way, sizes in found.ways.items()} == {
+        "draws": [1, 2, 4, 5], "seeds": [1, 2]
+    }  # fmt: skip
+    one, *more = found.ways["draws"]
+    assert one.one.value == pytest.approx(2 / 3) and one.majority is None
+    # of two or four answers a tie goes to the earliest: a; b, b, a, a, b has three b
+    assert [(each.majority.value, each.best.value) for each in more if each.majority and each.best] == [
+        pytest.approx(pair) for pair in ((2 / 3, 2 / 3), (2 / 3, 2 / 3), (0, 1))
+    ]
+
+
+def test_the_pictures_of_runs_are_written_and_removed_with_them(tmp_path: Path) -> None:
+    right, out = "1001101010", tmp_path / "out"
+    each = {
+        ("maths", n, draw): {
+            "value": f"{(n * draw) % 3}", "entropy": float(n), "map_probability": 0.5, "confidence": n / 20
+        }
+        for n in range(10)
+        for draw in range(4)
+    }  # fmt: skip
+    make_run(tmp_path / "runs" / "map", {"maths": [right]}, decoder="dystruct:structure=map", each=each)
+    make_run(tmp_path / "other" / "sample", {"maths": [right] * 4}, decoder="dystruct:structure=sample", each=each)
+    report([tmp_path / "runs", tmp_path / "other"], out)
+    assert sorted(path.name for path in out.glob("*.png") if not path.name.startswith("accuracy")) == [
+        "uncertainty.png", "votes.png"
+    ]  # fmt: skip
+    report([tmp_path / "runs"], out)
+    assert not list(out.glob("votes*")) and not list(out.glob("uncertainty*"))
 
 
 def test_items_without_all_their_answers_are_left_out() -> None:

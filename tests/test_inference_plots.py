@@ -25,6 +25,7 @@ from drawn import THERE, bars, line, tick_texts
 from dystruct.inference.length import LengthPosterior
 from dystruct.inference.plots import (
     plot_accuracy,
+    plot_auroc,
     plot_block_count,
     plot_block_marginals,
     plot_map_above_samples,
@@ -35,6 +36,7 @@ from dystruct.inference.plots import (
     plot_ribbon,
     plot_structures,
     plot_unmasking,
+    plot_votes,
     plot_weights,
     plot_window_length,
     visible,
@@ -63,6 +65,8 @@ PICTURES: dict[str, Callable[[Axes | None], Axes]] = {
     "rank_histogram": lambda ax: plot_rank_histogram(np.linspace(0.01, 0.99, 50), ax=ax),
     "replicates": lambda ax: plot_replicates(np.array([1, 2, 3]), np.array([2, 2, 1]), ax=ax),
     "accuracy": lambda ax: plot_accuracy([1, 2], [0.1, 0.2], ["one", "two"], ax=ax),
+    "votes": lambda ax: plot_votes([1, 2], [[0.1], [0.2]], [[0.1], [0.3]], ["one"], ax=ax),
+    "auroc": lambda ax: plot_auroc([[0.7, 0.6, 0.8]], ["one"], ax=ax),
 }
 
 

@@ -16,11 +16,13 @@ from dystruct.inference.checks import predictive_check
 from dystruct.inference.plots import (
     pareto_front,
     plot_accuracy,
+    plot_auroc,
     plot_rank_histogram,
     plot_reliability,
     plot_replicates,
     plot_sensitivity,
     plot_unmasking,
+    plot_votes,
     plot_weights,
 )
 from dystruct.model import Context, PriorConfig
@@ -220,3 +222,53 @@ def test_sensitivity_says_which_numbers_differ(
 ) -> None:
     with pytest.raises(ValueError, match=told):
         plot_sensitivity(values, accuracy, names, interval=interval)
+
+
+def test_votes_show_each_way_at_its_own_sizes() -> None:
+    nan = float("nan")
+    sizes, majority, best = [1, 2, 4], [[0.3, 0.2], [0.4, 0.25], [0.5, nan]], [[0.3, 0.2], [0.5, 0.3], [0.9, nan]]
+    interval = [[[low - 0.1, low + 0.1] for low in row] for row in majority]
+    ax = plot_votes(sizes, majority, best, ["structures", "tokens"], interval=interval, single=0.35)
+    for way, name in enumerate(("structures", "tokens")):
+        drawn = line(ax, name)
+        np.testing.assert_array_equal(drawn[:, 1], np.array(majority)[:, way])
+        assert drawn[:, 0] == pytest.approx(sizes, rel=0.05), "near their sizes, so that bars stand apart"
+        [dotted] = [x for x in ax.lines if x.get_linestyle() == ":" and x.get_color() == _colour(ax, name)]
+        np.testing.assert_array_equal(dotted.get_ydata(), np.array(best)[:, way])
+    assert line(ax, "MAP")[:, 1].tolist() == [0.35, 0.35]
+    ends = np.array([each[:, 1] for bars in ax.collections for each in bars.get_segments() if len(each)])
+    wanted = np.array(interval).transpose(1, 0, 2).reshape(-1, 2)
+    np.testing.assert_array_equal(ends[~np.isnan(ends).any(1)], wanted[~np.isnan(wanted).any(1)])
+    assert tick_texts(ax) == ["1", "2", "4"]
+    FigureCanvasAgg(ax.figure).draw()
+
+
+def _colour(ax: Any, name: str) -> Any:
+    return next(each.get_color() for each in ax.lines if each.get_label() == name)
+
+
+def test_areas_stand_in_their_order_with_their_intervals() -> None:
+    areas = [[0.7, 0.6, 0.8], [0.2, 0.1, 0.3]]
+    ax = plot_auroc(areas, ["confidence", "entropy"])
+    tops = dict(zip(tick_texts(ax, "y"), ax.get_yticks(), strict=True))
+    assert tops["confidence"] > tops["entropy"]
+    points = next(each for each in ax.lines if each.get_marker() == "o")
+    assert np.column_stack(points.get_data()).tolist() == [[0.7, tops["confidence"]], [0.2, tops["entropy"]]]
+    bars = {segment[0][1]: segment[:, 0].tolist() for each in ax.collections for segment in each.get_segments()}
+    assert bars == {tops["confidence"]: [0.6, 0.8], tops["entropy"]: [0.1, 0.3]}
+    assert ax.get_xlim()[0] <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("draw", "told"),
+    [
+        (lambda: plot_votes([1, 2], [[0.1]], [[0.1], [0.2]], ["a"]), r"must have shape \(2, 1\)"),
+        (lambda: plot_votes([1], [[0.1]], [[0.1]], []), "must have shape"),
+        (lambda: plot_votes([1], [[0.1]], [[0.1]], ["a"], interval=[[0, 1]]), r"interval must have shape \(1, 1, 2\)"),
+        (lambda: plot_auroc([[0.1, 0.2]], ["a"]), r"areas must have shape \(1, 3\)"),
+        (lambda: plot_auroc([], []), "areas must have shape"),
+    ],
+)
+def test_votes_and_areas_say_which_numbers_differ(draw: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        draw()

@@ -1,6 +1,6 @@
-"""Pictures of summaries of runs: accuracy against forward passes, and against each setting that was varied.
+"""Pictures of runs: accuracy against forward passes, against each setting that was varied, and of answers' votes.
 
-Knows summaries; neither folders nor files.
+Knows summaries and tables; neither folders nor files.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from dystruct.inference.plots import plot_accuracy, plot_sensitivity
+from dystruct.inference.plots import plot_accuracy, plot_auroc, plot_sensitivity, plot_votes
 
 from ..dystruct import DyStruct
 from ..plain import as_plain
@@ -18,6 +19,8 @@ from .comparison import SENSITIVITY, families, in_settings, ordered, setting_of,
 from .pools import mean_of_tasks, pooled
 from .statistics import Mean, mean_of_means
 from .summary import RunSummary
+from .table import Number, Table
+from .variation import BASE, Votes
 
 
 def pictures(runs: Sequence[RunSummary], highlight: Collection[str] = ()) -> dict[str, bytes]:
@@ -35,10 +38,11 @@ def pictures(runs: Sequence[RunSummary], highlight: Collection[str] = ()) -> dic
     for setting, (name, _, _) in SENSITIVITY.items():
         for number, figure in enumerate(sensitivity_pictures(runs, setting), start=1):
             found[f"sensitivity-{name}{f'-{number}' if number > 1 else ''}.png"] = figure
-    return {name: _png(figure) for name, figure in found.items() if figure is not None}
+    return {name: as_png(figure) for name, figure in found.items() if figure is not None}
 
 
-def _png(figure: Figure) -> bytes:
+def as_png(figure: Figure) -> bytes:
+    """A PNG file of a picture."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=150)
     return content.getvalue()
@@ -100,6 +104,40 @@ def _sensitivity(family: Sequence[RunSummary], setting: str) -> Figure | None:
     )  # fmt: skip
     settings, counts = family[0].settings, [mean.count for mean in means]
     axes.set_title(f"{settings['model']['name']}, budget {settings['budget']}; {_counted(counts)} a point", fontsize=10)
+    return figure
+
+
+def votes_picture(counted: Votes, told: str) -> Figure:
+    """The majority of S answers and the best of them against S, beside the base's one; two standard errors around."""
+    sizes = sorted({each.size for found in counted.ways.values() for each in found})
+    shape = len(sizes), len(counted.ways)
+    voted, best, bars = np.full(shape, np.nan), np.full(shape, np.nan), np.full((*shape, 2), np.nan)
+    for way, found in enumerate(counted.ways.values()):
+        for each in found:
+            place, majority = sizes.index(each.size), each.majority or each.one
+            voted[place, way], best[place, way] = majority.value, (each.best or each.one).value
+            bars[place, way] = _interval(majority)
+    figure = Figure(figsize=(8.0, 4.0), layout="constrained")
+    axes = plot_votes(
+        sizes, voted, best, list(counted.ways), interval=bars, single=counted.base.value, single_name=BASE,
+        ax=figure.add_subplot(),
+    )  # fmt: skip
+    axes.set_title(f"{told}; {_counted([counted.base.count])}", fontsize=10)
+    return figure
+
+
+def uncertainty_picture(table: Table) -> Figure | None:
+    """How well each score of the table `uncertainty` tells wrong MAP answers, of all tasks; None where none does."""
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    rows = [row for row in rows if row["task"] == rows[-1]["task"] and row["AUROC"] is not None]
+    if not rows:
+        return None
+    areas = [
+        [cell.value for cell in (row["AUROC"], row["low"], row["high"]) if isinstance(cell, Number)] for row in rows
+    ]
+    figure = Figure(figsize=(6.5, 0.9 + 0.35 * len(rows)), layout="constrained")
+    axes = plot_auroc(areas, [str(row["score"]) for row in rows], ax=figure.add_subplot())
+    axes.set_title(f"{rows[0]['wrong']} wrong MAP answers told from {rows[0]['right']} right ones", fontsize=10)
     return figure
 
 

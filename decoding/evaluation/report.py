@@ -20,9 +20,10 @@ from .run_folder import SUMMARY, make_folder
 from .summary import RunSummary, TaskSummary, load_summary
 from .table import ENDINGS, contents
 from .tables import all_tables
-from .votes import Answers, voted_tables, without_answers
+from .votes import Answers, voted, without_answers
 
 CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins
+_PICTURES = "accuracy-*", "sensitivity-*", "votes", "votes-*", "uncertainty", "uncertainty-*"  # names of their files
 
 
 def find_runs(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
@@ -75,14 +76,14 @@ def report(
     runs, places = [run for run, _ in together], [[found[number][0] for number in parts] for _, parts in together]
     shown = told_apart(runs)
     tables = all_tables(shown) if against is None else [against_table(shown, against), *all_tables(shown)]
-    voted, answers = voted_tables(places, shown)
-    tables += voted
+    of_answers = voted(places, shown)
+    tables += of_answers.tables
     note = _note("Not complete when this was made", [run.label for run in shown if not run.complete])
     missed = without_answers(places, shown)
     note += _note("Without tables of votes and of disagreement, since their answers are not here", missed)
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
-    drawn = pictures(shown, [] if against is None else [against])
-    kept = _to_keep(places, runs, answers, out, {CONTENTS, *texts, *drawn}) if summaries else {}
+    drawn = pictures(shown, [] if against is None else [against]) | of_answers.pictures
+    kept = _to_keep(places, runs, of_answers.answers, out, {CONTENTS, *texts, *drawn}) if summaries else {}
     make_folder(out)
     for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept):
         if path.parent.exists():
@@ -115,7 +116,7 @@ def _written_before(out: Path) -> list[Path]:
         return []
     names = re.findall(r"^## ([\w.-]+)$", text, re.MULTILINE)
     files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
-    files += [path for kind in ("accuracy", "sensitivity") for path in sorted(out.glob(f"{kind}-*.png"))]
+    files += [path for kind in _PICTURES for path in sorted(out.glob(f"{kind}.png"))]
     return [path for path in files if path.is_file()]
 
 

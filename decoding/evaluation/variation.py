@@ -10,13 +10,14 @@ compared within their task.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 
-from .statistics import auroc, likelihood_ratio, mean
-from .structures import Items, Record, accuracies, majority, pools
+from .statistics import Mean, auroc, likelihood_ratio, mean
+from .structures import Accuracies, Items, Record, accuracies, majority, pools
 from .table import Cell, Number, Table, number, percentage
 
 BASE = "MAP"
@@ -37,11 +38,40 @@ def way_of(settings: Mapping[str, Any]) -> str | None:
 
 def enough(ways: Collection[str]) -> bool:
     """Whether runs that vary in these ways, the base among them, have tables."""
-    return BASE in ways and len(ways) > 2
+    return BASE in ways and len(ways) > 1
+
+
+@dataclass(frozen=True)
+class Votes:
+    """What the first S answers of each way come to, for growing S, and the base's answer; of `base.count` items."""
+
+    base: Mean
+    ways: dict[str, list[Accuracies]]
+
+
+def votes(runs: Mapping[str, Sequence[Record]]) -> Votes | None:
+    """Of all tasks together and the items that the base and all ways have, from records by way; None without any.
+
+    S are the powers of two up to how many answers a way has, and that.
+    """
+    if not enough(runs):
+        return None
+    *_, members = pools(runs[BASE]).values()
+    base, found = _ways(runs, members)
+    both = [item for item in base.draws if all(item in items.draws for items in found.values())]
+    if not found or not both:
+        return None
+    ways = {}
+    for way, items in found.items():
+        most = len(items.draws[both[0]])
+        sizes = sorted({*(2**n for n in range(most.bit_length())), most})
+        shared = Items({item: items.draws[item] for item in both})
+        ways[way] = [counted for size in sizes if (counted := accuracies(shared, size)) is not None]
+    return Votes(mean(1 - _wrong(base, both)), ways)
 
 
 def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> list[Table]:
-    """Tables from records by way, the base's among them; none without the base and two ways.
+    """Tables from records by way, the base's among them; none without the base and another way.
 
     variation: what the answers come to, and how well their disagreement with the base's foretells errors.
     disagreement: what a way's disagreement adds to another one's.
@@ -51,9 +81,7 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
     rows: list[tuple[Cell, ...]] = []
     beside: list[tuple[Cell, ...]] = []
     for task, members in pools(runs[BASE]).items():
-        base = Items.of(runs[BASE], members, None)
-        found = {way: _whole(Items.of(runs[way], members, None)) for way in sorted(runs, key=_place) if way != BASE}
-        found = {way: items for way, items in found.items() if any(len(draws) > 1 for draws in items.draws.values())}
+        base, found = _ways(runs, members)
         rows += (row for way, items in found.items() for row in _row(task, way, base, items))
         beside += (row for pair in permutations(found, 2) for row in _beside(task, *pair, base, found))
     first = Table(
@@ -76,6 +104,13 @@ def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> li
         tuple(beside),
     )
     return [table for table in (first, second) if table.rows]
+
+
+def _ways(runs: Mapping[str, Sequence[Record]], members: Collection[str]) -> tuple[Items, dict[str, Items]]:
+    """The base's items of some tasks, and those of each way that has several answers an item."""
+    found = {way: _whole(Items.of(runs[way], members, None)) for way in sorted(runs, key=_place) if way != BASE}
+    several = {way: items for way, items in found.items() if any(len(draws) > 1 for draws in items.draws.values())}
+    return Items.of(runs[BASE], members, None), several
 
 
 def _whole(items: Items) -> Items:

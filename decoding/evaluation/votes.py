@@ -1,28 +1,41 @@
-"""The tables that are made from single answers: which runs belong together in them, and what was read for them."""
+"""What is made from single answers, tables and pictures: which runs belong together, and what was read for them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from . import structures, variation
 from .answers import has_answers, read_answers
 from .comparison import alike, described_model
+from .pictures import as_png, uncertainty_picture, votes_picture
 from .structures import rule_of, structure_tables
 from .summary import RunSummary
 from .table import Table
-from .variation import variation_tables, way_of
+from .variation import variation_tables, votes, way_of
 
 Answers = dict[int, list[dict[str, Any]]]  # by the place of a run
 _KindOf = Callable[[Mapping[str, Any]], str | None]
 _Group = dict[str, dict[str, int]]  # kind -> task -> the place of the run
+_Made = tuple[list[Table], list[tuple[str, Figure]]]
 
 
-def voted_tables(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -> tuple[list[Table], Answers]:
-    """The tables of MAP against sampled structures, and of ways to vary an answer; and the answers that they count.
+@dataclass(frozen=True)
+class Voted:
+    """Tables, pictures as PNG files by their names, and the answers that both are made from."""
+
+    tables: list[Table]
+    pictures: dict[str, bytes]
+    answers: Answers
+
+
+def voted(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -> Voted:
+    """MAP against sampled structures, and ways to vary an answer.
 
     places: of each run, where its parts lie.
     """
@@ -30,6 +43,7 @@ def voted_tables(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -
     read: Answers = {}
     counted: Answers = {}
     tables: list[Table] = []
+    figures: list[tuple[str, Figure]] = []
     for kind_of, around, _, make in _MADE:
         for group in _groups(here, kind_of, around):
             numbers = {number for held in group.values() for number in held.values()}
@@ -39,10 +53,14 @@ def voted_tables(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -
                 kind: [answer for task, number in held.items() for answer in read[number] if answer["task"] == task]
                 for kind, held in group.items()
             }
-            made = make(found, runs[min(numbers)])
+            made, drawn = make(found, runs[min(numbers)])
             tables += made
+            figures += drawn
             counted |= {number: read[number] for number in numbers if made}
-    return _numbered(tables), counted
+    names = _numbered([name for name, _ in figures])
+    pictures = {f"{name}.png": as_png(figure) for name, (_, figure) in zip(names, figures, strict=True)}
+    named = zip(tables, _numbered([table.name for table in tables]), strict=True)
+    return Voted([replace(table, name=name) for table, name in named], pictures, counted)
 
 
 def without_answers(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -> list[str]:
@@ -64,20 +82,24 @@ def _count(run: RunSummary) -> int:
     return int(run.settings["draws"]) * len(run.settings["seeds"])
 
 
-def _structures(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSummary) -> list[Table]:
+def _structures(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSummary) -> _Made:
     """Those of runs that differ in their structure rule only, for each of their seeds."""
     told = f"{_described(run)}, temperature {run.settings['temperature']:g}"
-    return [
+    tables = [
         table for seed in run.settings["seeds"] for table in structure_tables(answers, seed, f"{told}, seed {seed}")
     ]
+    drawn = ((table.name, uncertainty_picture(table)) for table in tables if table.name == "uncertainty")
+    return tables, [(name, figure) for name, figure in drawn if figure is not None]
 
 
-def _variations(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSummary) -> list[Table]:
+def _variations(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSummary) -> _Made:
     """Those of runs that are MAP's but for the way in which they vary an answer."""
-    return variation_tables(answers, _described(run))
+    counted, settings = votes(answers), run.settings
+    told = f"{settings['model']['name']}, budget {settings['budget']}"
+    return variation_tables(answers, _described(run)), [("votes", votes_picture(counted, told))] if counted else []
 
 
-_MADE: tuple[tuple[_KindOf, tuple[str, ...], Callable[[Collection[str]], bool], Callable[..., list[Table]]], ...] = (
+_MADE: tuple[tuple[_KindOf, tuple[str, ...], Callable[[Collection[str]], bool], Callable[..., _Made]], ...] = (
     (rule_of, (), structures.enough, _structures),
     (way_of, ("temperature", "seeds"), variation.enough, _variations),
 )
@@ -108,11 +130,11 @@ def _described(run: RunSummary) -> str:
     return f"{described_model(run)}, {', '.join([name, *shared])}, budget {run.settings['budget']}"
 
 
-def _numbered(tables: Sequence[Table]) -> list[Table]:
-    """The tables, a number behind the name of the second and each further one of a name."""
+def _numbered(names: Sequence[str]) -> list[str]:
+    """The names, a number behind the second and each further one of a kind."""
     seen: Counter[str] = Counter()
     found = []
-    for table in tables:
-        seen[table.name] += 1
-        found.append(table if seen[table.name] == 1 else replace(table, name=f"{table.name}-{seen[table.name]}"))
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return found

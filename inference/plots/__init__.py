@@ -10,10 +10,12 @@ from .sensitivity import plot_sensitivity
 from .structures import plot_map_above_samples, plot_posterior, plot_ribbon, plot_structures
 from .style import visible
 from .unmasking import plot_unmasking
+from .votes import plot_auroc, plot_votes
 
 __all__ = [
     "pareto_front",
     "plot_accuracy",
+    "plot_auroc",
     "plot_block_count",
     "plot_block_marginals",
     "plot_map_above_samples",
@@ -25,6 +27,7 @@ __all__ = [
     "plot_sensitivity",
     "plot_structures",
     "plot_unmasking",
+    "plot_votes",
     "plot_weights",
     "plot_window_length",
     "visible",

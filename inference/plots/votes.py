@@ -1,0 +1,82 @@
+"""What several answers a prompt are worth: their majority and the best of them, against how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+from numpy.typing import ArrayLike
+
+from .style import DARK, axes, series_style
+
+_APART = 0.06  # by how much bars of two series stand apart, of one doubling
+
+
+def plot_votes(
+    sizes: ArrayLike,
+    majority: ArrayLike,
+    best: ArrayLike,
+    names: Sequence[str],
+    *,
+    interval: ArrayLike | None = None,
+    single: float | None = None,
+    single_name: str = "MAP",
+    ax: Axes | None = None,
+) -> Axes:
+    """Accuracy (n, m), 0 to 1, of the majority of S answers, and of the best of them, at n sizes S, of m ways `names`.
+
+    NaN where a way has not so many answers. interval (n, m, 2): lower and upper ends of the majority's, drawn as bars.
+    single: the accuracy of the one answer that they are held against, a line called `single_name`. Raises ValueError
+    where numbers differ.
+    """
+    at, voted, any_right = (np.asarray(values, dtype=float) for values in (sizes, majority, best))
+    shape = (at.size, len(names))
+    if at.ndim != 1 or 0 in shape or voted.shape != shape or any_right.shape != shape:
+        raise ValueError(f"majority and best must have shape {shape}, got {voted.shape} and {any_right.shape}.")
+    bars = None if interval is None else np.asarray(interval, dtype=float)
+    if bars is not None and bars.shape != (*shape, 2):
+        raise ValueError(f"interval must have shape {(*shape, 2)}, got {bars.shape}.")
+    ax = axes(ax, 6.5, 3.8)
+    if single is not None:
+        ax.axhline(single, color="0.8", linewidth=4, label=single_name, zorder=0)
+    for index, name in enumerate(names):
+        colour, marker = series_style(index)
+        x = at * 2 ** (_APART * (index - (len(names) - 1) / 2))
+        ax.plot(x, any_right[:, index], color=colour, marker=marker, markerfacecolor="white", linestyle=":", zorder=2)
+        ax.plot(x, voted[:, index], color=colour, marker=marker, label=name, zorder=3)
+        if bars is not None:
+            ax.vlines(x, bars[:, index, 0], bars[:, index, 1], color=colour, linewidth=1, zorder=2)
+    ax.plot([], [], color=DARK, label="majority")
+    ax.plot([], [], color=DARK, linestyle=":", label="any of them right")
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticks(at, [f"{size:g}" for size in at])
+    ax.set_xlabel("answers a prompt")
+    ax.set_ylabel("accuracy")
+    ax.set_ylim(bottom=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    return ax
+
+
+def plot_auroc(areas: ArrayLike, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """Areas under ROC curves (n, 3), each with the ends of its interval, of n scores called `names`, the first on top.
+
+    A line marks 1/2, where a score tells nothing. Raises ValueError where numbers differ.
+    """
+    values = np.asarray(areas, dtype=float)
+    if not len(names) or values.shape != (len(names), 3):
+        raise ValueError(f"areas must have shape ({len(names)}, 3), got {values.shape}.")
+    ax = axes(ax, 6.5, 0.6 + 0.35 * len(names))
+    at = np.arange(len(names))[::-1]
+    ax.axvline(0.5, color="0.8", linewidth=4, zorder=0)
+    ax.hlines(at, values[:, 1], values[:, 2], color=DARK, linewidth=1)
+    ax.plot(values[:, 0], at, "o", color=DARK)
+    ax.set_yticks(at, names)
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    ax.set_xlim(min(0.3, values.min()), 1)
+    ax.set_xlabel("AUROC")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
