@@ -164,7 +164,7 @@ def test_views_tell_how_much_of_what_was_diagnosed_is_kept() -> None:
     for event in found.windows[0].events():
         view.observe(event)
     kept = found.windows[0].length
-    assert kept < 12 and f"L = {kept} of 12 tokens" in file.getvalue()
+    assert kept < 12 and f"window 1: L = {kept}, " in file.getvalue() and "token 0: 12 masks" in file.getvalue()
     assert "of 12 diagnosed, P(L | O) = " in found.windows[0]._repr_html_()
 
 

@@ -153,8 +153,8 @@ def test_plain_lines_name_every_event_of_interest() -> None:
     assert lines[0] == "dystruct · model tiny · structure map · temperature 0 · seed 4"
     assert lines[1] == "prompt: How many?"
     assert lines[2:] == [
-        "window 1: opens at token 0: L = 8, mu = 28.0",
-        "window 1: 2 blocks after 1 diagnostic pass, P = 0.607, entropy 1.25 nats",
+        "window 1: opens at token 0: 8 masks, mu = 28.0",
+        "window 1: L = 8, 2 blocks after 1 diagnostic pass, P = 0.607, entropy 1.25 nats",
         "window 1: block 1, [0, 4): order 2, H = 0.30, T = 1",
         "window 1: block 2, [4, 8): order 1, H = 0.70, T = 2",
         'window 1: block 2 finished in 2 passes: " four[bold]␛[31m∎"',
@@ -178,7 +178,7 @@ def test_plain_lines_name_every_event_of_interest() -> None:
 
 def test_plain_lines_of_a_decoder_without_structures() -> None:
     output = plain(real(0, Block(6)))
-    assert "window 1: opens at token 0: L = 6\n" in output
+    assert "window 1: opens at token 0: 6 masks\n" in output
     assert "window 1: block 1 finished in 6 passes: " in output
     assert "mu" not in output and "structures" not in output and "welds" not in output
 

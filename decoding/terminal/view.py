@@ -70,7 +70,7 @@ class PlainView:
         if isinstance(event, WindowOpened):
             self._scene = Scene(event, self._inferred, 0 if self._scene is None else self._scene.number)
             mu = "" if event.rate is None else f", mu = {event.rate:.1f}"
-            self._note(f"opens at token {event.start}: L = {event.length}{mu}")
+            self._note(f"opens at token {event.start}: {counted(event.length, 'mask')}{mu}")
             return
         assert self._scene is not None, "a window must be open"
         for done in self._scene.advance(event):
@@ -91,9 +91,8 @@ class PlainView:
     def _structure(self, event: StructureChosen) -> None:
         assert self._scene is not None
         count, passes = len(event.ends), self._scene.passes["diagnostic"]
-        line = f"{counted(count, 'block')} after {counted(passes, 'diagnostic pass', 'diagnostic passes')}"
-        if event.length is not None:
-            line += f", L = {event.ends[-1]} of {self._scene.opened.length} tokens"
+        line = f"L = {event.ends[-1]}, {counted(count, 'block')}"
+        line += f" after {counted(passes, 'diagnostic pass', 'diagnostic passes')}"
         if self._inferred:
             line += f", P = {math.exp(event.log_probability):.3g}, entropy {event.entropy:.2f} nats"
         self._note(line)
