@@ -9,8 +9,8 @@
 #
 # `make PYTHON=/path/to/python` chooses the interpreter that .venv is made with.
 
-# The embedded model gains little from a second thread, and two that wait for each other stand still while another program
-# has one of their cores.
+# Threads that wait for each other stand still while another program has one of their cores: on a busy machine that costs
+# many times what the embedded model gains by a second one.
 export OMP_NUM_THREADS ?= 1
 
 # Write a dollar sign as $$.
