@@ -78,6 +78,7 @@ def _quotes() -> dict[str, list[str]]:
         cuts[f"many blocks, structure {name}", 256]
         for name in ("sample, schedule left-to-right", "shuffled, schedule left-to-right", "sample, schedule priority")
     )
+    in_sorted, in_random = (cuts[f"many blocks, order, temperature {value}", 256] for value in ("0.001", "1000.0"))
     fewer, as_many = (cuts[f"one block, more passes, threshold {level}", 256] for level in ("0.99", "0.995"))
     ways = {row[1]: row for row in _table("structures", "variation") if row[0] == "all"}
     sampled, shuffled, tokens = (
@@ -97,8 +98,9 @@ def _quotes() -> dict[str, list[str]]:
             f"MAP has {best.accuracy}%, sampled structures {sample.accuracy}%, one block a window {single.accuracy}% "
             f"({best.items} items, budget 64",
             f"{in_order.accuracy}% of {in_order.items} right, {at_random.accuracy}% at random places; one block a "
-            f"window with as many passes has {as_many.accuracy}%, with fewer {fewer.accuracy}%. By priority, the "
-            f"paper's order, the posterior's blocks have {by_priority.accuracy}%.",
+            f"window with as many passes has {as_many.accuracy}%, with fewer {fewer.accuracy}%. By priority "
+            f"the posterior's blocks have {in_sorted.accuracy}%, as the paper sorts them, and {by_priority.accuracy}% "
+            f"in an order drawn from its law, which is as good as random ({in_random.accuracy}%).",
             f"is {sampled} with sampled structures, {shuffled} with structures at random places, {tokens} with sampled "
             f"tokens; by the tokens' mean confidence it is {confidence} ({answers} items, budget 64)",
         ],
@@ -106,7 +108,8 @@ def _quotes() -> dict[str, list[str]]:
             f"MAP answers {main['DyStruct, MAP', 256].accuracy}% of {main['DyStruct, MAP', 256].items} problems and "
             f"one sample {main['DyStruct, sampled', 256].accuracy}%.",
             f"cuts have {in_order.accuracy}% of {in_order.items}, as many blocks at random places "
-            f"{at_random.accuracy}%, and the posterior's in the order of their priority {by_priority.accuracy}%.",
+            f"{at_random.accuracy}%, and the posterior's by priority {in_sorted.accuracy}% sorted and "
+            f"{by_priority.accuracy}% in a drawn order.",
             f"[over {answers} problems]",
             f"an AUROC of {sampled}.",
             f"at random places it is {shuffled}, while the posterior's own entropy and P(MAP) have {entropy} and "

@@ -185,6 +185,15 @@ def test_anchoring_follows_reading_nine() -> None:
     assert dynamic.log_weights(second).tolist() == [1.5, -math.inf, 0.5]
 
 
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.booleans()), min_size=1, max_size=20))
+def test_the_likeliest_block_is_the_leftmost_when_anchoring_is_counted_anew(window: list[tuple[float, bool]]) -> None:
+    """A finished neighbour counts gamma / 2 = 1, more than instabilities can differ by."""
+    instability = torch.tensor([h for h, _ in window], dtype=torch.float64)
+    ends = [n for n, (_, cut) in enumerate(window[:-1], start=1) if cut]
+    law = order_law(Partition((*ends, len(window))), instability, PriorConfig.preset("dynamic"))
+    assert law.mode.tolist() == list(range(len(ends) + 1))
+
+
 def test_the_orders_of_the_papers_figures() -> None:
     # two blocks, H = 0.27 and 0.52: left to right; three, H = 0.21, 0.59, 0.18: the ends before the middle
     two = torch.tensor([0.27] * 5 + [0.52] * 12)
