@@ -36,6 +36,7 @@ from dystruct.model import (
     block_instability,
     diagnose,
     mean_instability,
+    order_law,
     priorities,
     window_rate,
 )
@@ -53,7 +54,7 @@ _CHOICES = {
     "passes": ("interpolate", "share"),
     "weld": ("sequential", "joint", "off"),
     "final_instability": ("calibrated", "centred"),
-    "schedule": ("priority", "left-to-right"),
+    "schedule": ("priority", "sorted", "left-to-right"),
     "edge_base_rate": ("kept", "removed"),
     "length_law": ("prior", "posterior"),
 }
@@ -70,9 +71,10 @@ class DyStruct:
     from, the "prior" given the window before, or the "posterior" given diagnostic passes on the longest window, which
     then keeps so many tokens (R17). diagnostic_passes: K. passes:
     T(B) by interpolation between min_passes and max_passes, or as a share of the budget. weld_radius in tokens,
-    weld_passes a boundary. schedule "left-to-right" is the ablation that ignores priorities. edge_base_rate: whether
-    edge logits keep the base rate of what they were fitted on, as a logistic fit has it, or lose it, which leaves
-    likelihood ratios (R8). threshold: None commits as evenly as possible over a block's passes (R11); a probability
+    weld_passes a boundary. schedule: "priority" is the structure's order, which the rule "sample" draws; "sorted" the
+    mode of its partition's order law under any rule, the paper's sort; "left-to-right" the ablation that ignores
+    priorities. edge_base_rate: whether edge logits keep the base rate of what they were fitted on, as a logistic fit
+    has it, or lose it, which leaves likelihood ratios (R8). threshold: None commits as evenly as possible over a block's passes (R11); a probability
     commits in each of them all tokens of at least this confidence, and no fewer than an even share over the passes that
     are left, so that T(B) is the most that a block takes. That reads one number a pass, where without it nothing is
     read inside a window. Raises UserError for a value that is none of these.
@@ -89,7 +91,7 @@ class DyStruct:
     weld_passes: int = 4
     weld: WeldRule = "sequential"
     final_instability: Literal["calibrated", "centred"] = "calibrated"
-    schedule: Literal["priority", "left-to-right"] = "priority"
+    schedule: Literal["priority", "sorted", "left-to-right"] = "priority"
     edge_base_rate: Literal["kept", "removed"] = "kept"
     length_law: Literal["prior", "posterior"] = "prior"
     threshold: float | None = None
@@ -182,8 +184,7 @@ class DyStruct:
                 structure = Structure(Partition.whole(length), (0,))
 
             # 3. Instability-aware scheduling
-            if self.schedule == "left-to-right":
-                structure = replace(structure, order=tuple(range(structure.partition.count)))
+            structure = replace(structure, order=self._order(structure, exact.diagnostics))
             passes = self._passes(structure.partition, exact.diagnostics, row)
             row.choose_structure(_record(window.index, structure, exact, passes, law))
 
@@ -228,6 +229,13 @@ class DyStruct:
         """By windows' own concentrations, as their structures' posterior has them (R17)."""
         with _as_users_error():
             return length_posterior(diagnostics, context, self.prior, covariate="window")
+
+    def _order(self, structure: Structure, diagnostics: Diagnostics) -> tuple[int, ...]:
+        if self.schedule == "left-to-right":
+            return tuple(range(structure.partition.count))
+        if self.schedule == "sorted":
+            return tuple(order_law(structure.partition, diagnostics.instability, self.prior).mode.tolist())
+        return structure.order
 
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
         """T(B) for each block, not more than it has tokens (R11)."""

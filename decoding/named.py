@@ -42,6 +42,7 @@ WITHOUT_USE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("passes", ("share",), ("min_passes", "max_passes")),
     ("weld", ("off",), ("weld_radius", "weld_passes")),
     ("schedule", ("left-to-right",), ("prior.context_weight", "prior.order_temperature", "prior.anchoring")),
+    ("schedule", ("sorted",), ("prior.order_temperature",)),
     ("structure", ("map", "consensus"), ("prior.order_temperature",)),
 )  # fmt: skip
 

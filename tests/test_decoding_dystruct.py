@@ -42,7 +42,7 @@ decoders = st.builds(
     weld_passes=st.integers(1, 4),
     weld=st.sampled_from(["sequential", "joint", "off"]),
     final_instability=st.sampled_from(["calibrated", "centred"]),
-    schedule=st.sampled_from(["priority", "left-to-right"]),
+    schedule=st.sampled_from(["priority", "sorted", "left-to-right"]),
 ).flatmap(lambda made: st.sampled_from([made, dataclasses.replace(made, **_INFERRED)]))
 
 
@@ -236,6 +236,29 @@ def test_left_to_right_changes_the_order_and_nothing_before_it() -> None:
     assert ours.structure.position_features == ablated.structure.position_features
 
 
+@pytest.mark.parametrize("rule", ["sample", "shuffled", "map"])
+def test_a_sorted_schedule_is_the_order_of_priorities_and_changes_nothing_before_it(rule: str) -> None:
+    script, prior = hashed(5, end_logit=-4.0), PriorConfig(12, 20, concentration=4.0)
+    drawn = [decode(script, DyStruct(rule, prior=prior), seed=seed).windows[0].structure for seed in range(8)]
+    ranked = [
+        decode(script, DyStruct(rule, prior=prior, schedule="sorted"), seed=seed).windows[0].structure
+        for seed in range(8)
+    ]
+    for chosen, before in zip(ranked, drawn, strict=True):
+        assert chosen is not None and before is not None and chosen.ends == before.ends
+        wanted = sorted(range(len(chosen.ends)), key=lambda block: -chosen.priority[block])
+        assert list(chosen.order) == wanted
+    assert (ranked == drawn) == (rule == "map"), "which is sorted anyway"
+
+
+def test_a_sorted_schedule_under_anchoring_counted_anew_is_left_to_right() -> None:
+    prior = PriorConfig(12, 20, concentration=4.0, anchoring="dynamic")
+    found = decode(hashed(5, end_logit=-4.0), DyStruct("sample", prior=prior, schedule="sorted"), seed=2)
+    orders = [window.structure.order for window in found.windows if window.structure is not None]
+    assert any(len(order) > 1 for order in orders)
+    assert all(order == tuple(range(len(order))) for order in orders)
+
+
 def test_a_fixed_partition_longer_than_the_longest_window_is_an_error_of_the_user() -> None:
     decoder = DyStruct(structure=fixed(Partition.whole(20)), prior=PriorConfig(4, 12))
     with pytest.raises(UserError, match=r"gives 20;.*max_length"):
@@ -250,7 +273,7 @@ def test_a_rule_whose_length_does_not_fit_is_an_error_of_the_user(length: Any) -
         decode(hashed(0, end_logit=-4.0), DyStruct(structure=rule), tokens=30)
 
 
-@pytest.mark.parametrize("schedule", ["priority", "left-to-right"])
+@pytest.mark.parametrize("schedule", ["priority", "sorted", "left-to-right"])
 @pytest.mark.parametrize(
     "given", [None, "map", Partition((8,)), *(Structure(Partition.whole(n), (0,)) for n in (1, 7, 9, 80))]
 )  # fmt: skip

@@ -29,7 +29,7 @@ decoders = st.builds(
     weld_passes=st.integers(1, 4),
     weld=st.sampled_from(["sequential", "joint", "off"]),
     final_instability=st.sampled_from(["calibrated", "centred"]),
-    schedule=st.sampled_from(["priority", "left-to-right"]),
+    schedule=st.sampled_from(["priority", "sorted", "left-to-right"]),
     threshold=st.sampled_from([None, None, 0.3, 0.6]),
 )
 

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +16,8 @@ from dystruct.decoding.passes import shown_positions
 from dystruct.decoding.study.along import generator_of, places
 from dystruct.decoding.study.diagnosis import Diagnosis, diagnosis
 from dystruct.decoding.study.pairs import commit_pairs
-from dystruct.decoding.study.variants import ALTERNATIVES, EqualPasses, apportioned, likeliest_order, variants
-from dystruct.inference import RULES, posterior
-from dystruct.model import Context, Diagnostics, PriorConfig
+from dystruct.decoding.study.variants import ALTERNATIVES, EqualPasses, apportioned, variants
+from dystruct.model import PriorConfig
 from random_network import random_backbone
 from scripted import EOS, FIRST_LETTER, MASK, backbone, hashed, uneven_weights, written
 
@@ -215,15 +213,3 @@ def test_variants_change_what_they_name_and_nothing_else() -> None:
 def test_unknown_groups_are_refused(names: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         variants(names, 0.5)
-
-
-def test_the_likeliest_order_is_not_drawn() -> None:
-    """Of two level blocks the anchored one comes first, always, where a drawn order has it first with odds e to 1."""
-    edges = np.full(9, -30.0)
-    edges[4] = 30.0
-    exact = posterior(Diagnostics(np.full(10, 0.5), edges), Context(), PriorConfig())
-
-    class Streams:
-        partition, order = torch.Generator().manual_seed(0), torch.Generator().manual_seed(1)
-
-    assert all(likeliest_order(RULES["sample"]).choose(exact, Streams()).order == (0, 1) for _ in range(20))

@@ -26,6 +26,7 @@ SENSITIVITY = {
 COMPONENTS = ("schedule", "weld")
 CONFIGURATIONS = {
     ("priority", "sequential"): "full",
+    ("sorted", "sequential"): "schedule sorted",
     ("left-to-right", "sequential"): "without schedule",
     ("priority", "off"): "without welding",
     ("left-to-right", "off"): "without both",

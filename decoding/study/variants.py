@@ -11,16 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dystruct.inference import RULES, StructurePosterior, StructureRule, shuffled
-from dystruct.inference.rules import Streams, by_posterior
+from dystruct.inference import RULES, shuffled
 from dystruct.model import (
     Diagnostics,
     EvidenceWeights,
     Partition,
     PriorConfig,
-    Structure,
     block_instability,
-    order_law,
 )
 
 from ..dystruct import DyStruct
@@ -59,17 +56,6 @@ def apportioned(sizes: Sequence[int], instabilities: Sequence[float], total: int
             break
         found[max(room, key=lambda block: weights[block] / (found[block] + 0.5))] += 1  # Sainte-Laguë
     return tuple(found)
-
-
-def likeliest_order(rule: StructureRule) -> StructureRule:
-    """A rule's partitions with the mode of their order law: the paper's sort, where the rule draws orders."""
-
-    def choice(exact: StructurePosterior, streams: Streams) -> Structure:
-        partition = rule.choose(exact, streams).partition
-        law = order_law(partition, exact.diagnostics.instability, exact.prior)
-        return Structure(partition, tuple(law.mode.tolist()))
-
-    return by_posterior(f"{rule.name}, likeliest order", rule.length, choice)
 
 
 @dataclass(frozen=True)
@@ -118,7 +104,7 @@ ALTERNATIVES: Mapping[str, Mapping[str, Change]] = {
     "R9": {
         "C dynamic": _prior(anchoring="dynamic"),
         "left to right": _with(schedule="left-to-right"),
-        "likeliest order": _with(structure=likeliest_order(RULES["sample"])),
+        "likeliest order": _with(schedule="sorted"),
     },
     "R11": {"T(B) interpolated": _interpolated},
     "R13": {"radius 4": _with(weld_radius=4), "joint": _with(weld="joint"), "no weld": _with(weld="off")},
