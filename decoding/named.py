@@ -25,6 +25,7 @@ DECODER_SETTINGS = {
     "--alpha0": "prior.concentration",
     "--edge-base-rate": "edge_base_rate",
     "--gamma": "prior.context_weight",
+    "--schedule": "schedule",
     "--passes": "passes",
     "--weld": "weld",
     "--r-weld": "weld_radius",

@@ -90,7 +90,7 @@ def test_decoders_lists_all_of_them_with_their_defaults(run: Run) -> None:
     assert outcome.status == 0
     *parts, ending = re.split(r"\n\n", outcome.out.strip())
     listed = dict(part.split("\n", 1) for part in parts)
-    assert named_decoder(ending.splitlines()[-1]) == DyStruct(structure="sample", schedule="left-to-right")
+    assert named_decoder(ending.splitlines()[-1]) == DyStruct(structure="sample", diagnostic_passes=1)
     headings = {heading.partition(":")[0]: body for heading, body in listed.items()}
     assert list(headings) == list(DECODERS)
     assert "--threshold: 0.9" in headings["adablock"] and "--block-length: 32" in headings["fast"]

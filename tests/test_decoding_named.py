@@ -143,7 +143,7 @@ def test_what_is_refused_would_change_nothing(setting: str, value: str, useless:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gamma=3,schedule=left-to-right", "--gamma has no use with schedule=left-to-right"),
+        ("gamma=3,schedule=left-to-right", "--gamma has no use with --schedule left-to-right"),
         ("passes=share,max_passes=48", "max_passes has no use with --passes share"),
         ("prior.order_temperature=2", "prior.order_temperature has no use with structure map, the default"),
         (

@@ -66,7 +66,7 @@ def decoders() -> None:
                 typer.echo(f"  {_option(setting)}: {unset or ('off' if default is False else default)}")
         typer.echo("")
     typer.echo("Settings without dashes are given behind the decoder's name, as in compare, eval and a sweep's file:")
-    typer.echo("dystruct:structure=sample,schedule=left-to-right")
+    typer.echo("dystruct:structure=sample,diagnostic_passes=1")
 
 
 def compare(

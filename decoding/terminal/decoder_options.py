@@ -96,6 +96,16 @@ Gamma = Annotated[
         metavar="X",
     ),
 ]
+Schedule = Annotated[
+    str | None,
+    make_option(
+        _STRUCTURE,
+        "--schedule",
+        "Order of a window's blocks. priority: that of --structure, drawn by sample and shuffled; sorted: by falling "
+        "priority, under any of them; left-to-right. Default priority.",
+        metavar="RULE",
+    ),
+]
 Passes = Annotated[
     str | None,
     make_option(
@@ -149,6 +159,7 @@ class DecoderOptions(OptionGroup):
     alpha0: Alpha0 = None
     edge_base_rate: EdgeBaseRate = None
     gamma: Gamma = None
+    schedule: Schedule = None
     passes: Passes = None
     weld: WeldRule = None
     r_weld: WeldRadius = None
