@@ -78,7 +78,7 @@ def _quotes() -> dict[str, list[str]]:
         cuts[f"many blocks, structure {name}", 256]
         for name in ("sample, schedule left-to-right", "shuffled, schedule left-to-right", "sample, schedule priority")
     )
-    in_sorted, in_random = (cuts[f"many blocks, order, temperature {value}", 256] for value in ("0.001", "1000.0"))
+    in_sorted, in_random = (cuts[f"many blocks, {order}", 256] for order in ("sorted", "random order"))
     fewer, as_many = (cuts[f"one block, more passes, threshold {level}", 256] for level in ("0.99", "0.995"))
     ways = {row[1]: row for row in _table("structures", "variation") if row[0] == "all"}
     sampled, shuffled, tokens = (
