@@ -112,6 +112,31 @@ def test_there_are_none_without_the_base_or_with_one_answer_an_item() -> None:
         assert variation_tables(runs, "") == [] and votes(runs) is None
 
 
+def test_ways_that_share_no_item_are_not_held_against_each_other() -> None:
+    base = records({0: "a", 1: "b"})
+    ways = {name: records({n: "a"}) + records({n: "b"}, draw=1) for n, name in enumerate(("one", "other"))}
+    [table] = variation_tables({BASE: base, **ways}, "")
+    assert table.name == "variation" and [row[1] for row in table.rows] == ["one", "other"]
+    assert votes({BASE: base, **ways}) is None
+
+
+def test_a_picture_has_the_number_of_its_table(tmp_path: Path) -> None:
+    """The first pair answers all right, so that its scores tell nothing and have no picture."""
+    each = {
+        ("maths", n, draw): {"value": f"{n * draw}", "entropy": 1.0 + n, "map_probability": 0.5, "confidence": 0.5}
+        for n in range(10)
+        for draw in range(2)
+    }
+    for k, right in enumerate(("1" * 10, "1001101010")):
+        for rule, draws in (("map", 1), ("sample", 2)):
+            decoder = f"dystruct:structure={rule},r-weld={k + 3}"
+            make_run(tmp_path / "runs" / f"{k}{rule}", {"maths": [right] * draws}, decoder=decoder, each=each)
+    report([tmp_path / "runs"], tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"uncertainty.csv", "uncertainty-2.csv", "uncertainty-2.png", "votes.png", "votes-2.png"} <= names
+    assert "uncertainty.png" not in names
+
+
 def test_votes_count_the_first_answers_of_what_all_ways_have() -> None:
     """Three items that all have, of which the base has the first right; a fourth that one way lacks."""
     base = records({0: "a", 1: "b", 2: "b", 3: "a"})
@@ -146,7 +171,13 @@ def test_the_pictures_of_runs_are_written_and_removed_with_them(tmp_path: Path) 
     assert sorted(path.name for path in out.glob("*.png") if not path.name.startswith("accuracy")) == [
         "uncertainty.png", "votes.png"
     ]  # fmt: skip
+    own = [out / name for name in ("votes-mine.png", "uncertainty-of-mine.png")]
+    for path in own:
+        path.write_text("mine")
     report([tmp_path / "runs"], out)
+    assert [path.read_text() for path in own] == ["mine", "mine"]
+    for path in own:
+        path.unlink()
     assert not list(out.glob("votes*")) and not list(out.glob("uncertainty*"))
 
 

@@ -27,6 +27,7 @@ COMPONENTS = ("schedule", "weld")
 CONFIGURATIONS = {
     ("priority", "sequential"): "full",
     ("sorted", "sequential"): "schedule sorted",
+    ("sorted", "off"): "schedule sorted, without welding",
     ("left-to-right", "sequential"): "without schedule",
     ("priority", "off"): "without welding",
     ("left-to-right", "off"): "without both",

@@ -126,7 +126,7 @@ def votes_picture(counted: Votes, told: str) -> Figure:
     return figure
 
 
-def uncertainty_picture(table: Table) -> Figure | None:
+def uncertainty_picture(table: Table, told: str) -> Figure | None:
     """How well each score of the table `uncertainty` tells wrong MAP answers, of all tasks; None where none does."""
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     rows = [row for row in rows if row["task"] == rows[-1]["task"] and row["AUROC"] is not None]
@@ -137,7 +137,7 @@ def uncertainty_picture(table: Table) -> Figure | None:
     ]
     figure = Figure(figsize=(6.5, 0.9 + 0.35 * len(rows)), layout="constrained")
     axes = plot_auroc(areas, [str(row["score"]) for row in rows], ax=figure.add_subplot())
-    axes.set_title(f"{rows[0]['wrong']} wrong MAP answers told from {rows[0]['right']} right ones", fontsize=10)
+    axes.set_title(f"{told}; {rows[0]['wrong']} wrong MAP answers told from {rows[0]['right']} right ones", fontsize=10)
     return figure
 
 

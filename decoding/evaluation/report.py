@@ -23,7 +23,7 @@ from .tables import all_tables
 from .votes import Answers, voted, without_answers
 
 CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins
-_PICTURES = "accuracy-*", "sensitivity-*", "votes", "votes-*", "uncertainty", "uncertainty-*"  # names of their files
+_PICTURE = re.compile(r"(?:(?:accuracy|sensitivity)-.*|(?:votes|uncertainty)(?:-\d+)?)\.png")  # the name of such a file
 
 
 def find_runs(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
@@ -116,7 +116,7 @@ def _written_before(out: Path) -> list[Path]:
         return []
     names = re.findall(r"^## ([\w.-]+)$", text, re.MULTILINE)
     files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
-    files += [path for kind in _PICTURES for path in sorted(out.glob(f"{kind}.png"))]
+    files += [path for path in sorted(out.glob("*.png")) if _PICTURE.fullmatch(path.name)]
     return [path for path in files if path.is_file()]
 
 

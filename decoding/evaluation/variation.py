@@ -148,6 +148,8 @@ def _row(task: str, way: str, base: Items, items: Items) -> Iterator[tuple[Cell,
 
 def _beside(task: str, way: str, other: str, base: Items, found: Mapping[str, Items]) -> Iterator[tuple[Cell, ...]]:
     both = [item for item in base.draws if item in found[way].draws and item in found[other].draws]
+    if not both:
+        return
     scores = [_differing(base, found[name], both) for name in (other, way)]
     ratio = likelihood_ratio(scores[0], scores[1], _wrong(base, both), _tasks(both))
     if ratio is not None:

@@ -22,7 +22,8 @@ from .variation import variation_tables, votes, way_of
 Answers = dict[int, list[dict[str, Any]]]  # by the place of a run
 _KindOf = Callable[[Mapping[str, Any]], str | None]
 _Group = dict[str, dict[str, int]]  # kind -> task -> the place of the run
-_Made = tuple[list[Table], list[tuple[str, Figure]]]
+_Drawn = tuple[str, Table, Figure]  # a picture's name, to which the number of its table's is added, and that table
+_Made = tuple[list[Table], list[_Drawn]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def voted(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -> Voted
     read: Answers = {}
     counted: Answers = {}
     tables: list[Table] = []
-    figures: list[tuple[str, Figure]] = []
+    figures: list[_Drawn] = []
     for kind_of, around, _, make in _MADE:
         for group in _groups(here, kind_of, around):
             numbers = {number for held in group.values() for number in held.values()}
@@ -57,10 +58,10 @@ def voted(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -> Voted
             tables += made
             figures += drawn
             counted |= {number: read[number] for number in numbers if made}
-    names = _numbered([name for name, _ in figures])
-    pictures = {f"{name}.png": as_png(figure) for name, (_, figure) in zip(names, figures, strict=True)}
-    named = zip(tables, _numbered([table.name for table in tables]), strict=True)
-    return Voted([replace(table, name=name) for table, name in named], pictures, counted)
+    named = _numbered(tables)
+    suffixes = {id(old): new.name.removeprefix(old.name) for old, new in zip(tables, named, strict=True)}
+    pictures = {f"{name}{suffixes[id(table)]}.png": as_png(figure) for name, table, figure in figures}
+    return Voted(named, pictures, counted)
 
 
 def without_answers(places: Sequence[Sequence[Path]], runs: Sequence[RunSummary]) -> list[str]:
@@ -88,15 +89,19 @@ def _structures(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSumm
     tables = [
         table for seed in run.settings["seeds"] for table in structure_tables(answers, seed, f"{told}, seed {seed}")
     ]
-    drawn = ((table.name, uncertainty_picture(table)) for table in tables if table.name == "uncertainty")
-    return tables, [(name, figure) for name, figure in drawn if figure is not None]
+    scored = [(table, uncertainty_picture(table, _titled(run))) for table in tables if table.name == "uncertainty"]
+    return tables, [(table.name, table, figure) for table, figure in scored if figure is not None]
 
 
 def _variations(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSummary) -> _Made:
     """Those of runs that are MAP's but for the way in which they vary an answer."""
-    counted, settings = votes(answers), run.settings
-    told = f"{settings['model']['name']}, budget {settings['budget']}"
-    return variation_tables(answers, _described(run)), [("votes", votes_picture(counted, told))] if counted else []
+    tables, counted = variation_tables(answers, _described(run)), votes(answers)
+    return tables, [("votes", tables[0], votes_picture(counted, _titled(run)))] if counted else []
+
+
+def _titled(run: RunSummary) -> str:
+    """What a picture tells of its runs."""
+    return f"{run.settings['model']['name']}, budget {run.settings['budget']}"
 
 
 _MADE: tuple[tuple[_KindOf, tuple[str, ...], Callable[[Collection[str]], bool], Callable[..., _Made]], ...] = (
@@ -130,11 +135,11 @@ def _described(run: RunSummary) -> str:
     return f"{described_model(run)}, {', '.join([name, *shared])}, budget {run.settings['budget']}"
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
-    """The names, a number behind the second and each further one of a kind."""
+def _numbered(tables: Sequence[Table]) -> list[Table]:
+    """The tables, a number behind the name of the second and each further one of a name."""
     seen: Counter[str] = Counter()
     found = []
-    for name in names:
-        seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    for table in tables:
+        seen[table.name] += 1
+        found.append(table if seen[table.name] == 1 else replace(table, name=f"{table.name}-{seen[table.name]}"))
     return found
