@@ -36,7 +36,6 @@ from dystruct.model import (
     block_instability,
     diagnose,
     mean_instability,
-    order_law,
     priorities,
     window_rate,
 )
@@ -184,7 +183,10 @@ class DyStruct:
                 structure = Structure(Partition.whole(length), (0,))
 
             # 3. Instability-aware scheduling
-            structure = replace(structure, order=self._order(structure, exact.diagnostics))
+            if self.schedule == "left-to-right":
+                structure = replace(structure, order=tuple(range(structure.partition.count)))
+            elif self.schedule == "sorted":
+                structure = exact.ordered(structure.partition)
             passes = self._passes(structure.partition, exact.diagnostics, row)
             row.choose_structure(_record(window.index, structure, exact, passes, law))
 
@@ -229,13 +231,6 @@ class DyStruct:
         """By windows' own concentrations, as their structures' posterior has them (R17)."""
         with _as_users_error():
             return length_posterior(diagnostics, context, self.prior, covariate="window")
-
-    def _order(self, structure: Structure, diagnostics: Diagnostics) -> tuple[int, ...]:
-        if self.schedule == "left-to-right":
-            return tuple(range(structure.partition.count))
-        if self.schedule == "sorted":
-            return tuple(order_law(structure.partition, diagnostics.instability, self.prior).mode.tolist())
-        return structure.order
 
     def _passes(self, partition: Partition, diagnostics: Diagnostics, row: Row) -> tuple[int, ...]:
         """T(B) for each block, not more than it has tokens (R11)."""

@@ -92,14 +92,14 @@ class StructurePosterior:
 
     # --- estimates and draws ------------------------------------------------------------------------------------
 
-    def _ordered(self, partition: Partition) -> Structure:
+    def ordered(self, partition: Partition) -> Structure:
         """The partition with its order law's mode."""
         order = order_law(partition, self.diagnostics.instability, self.prior).mode
         return Structure(partition, tuple(order.tolist()))
 
     def map(self) -> Structure:
         """The most probable partition (fewest cuts on ties), then the mode of its order law: the paper's maximum."""
-        return self._ordered(Partition.from_cuts(self.chain.map()[0].tolist()))
+        return self.ordered(Partition.from_cuts(self.chain.map()[0].tolist()))
 
     def consensus(self, loss: Loss = "hamming") -> Structure:
         """The partition of least posterior expected loss, exactly, with the mode of its order law.
@@ -107,7 +107,7 @@ class StructurePosterior:
         "hamming" counts the gaps whose cut differs; "vi" is the variation of information. Raises ValueError on another.
         """
         cuts = consensus_partition(self.chain, loss)[0]
-        return self._ordered(Partition.from_cuts(cuts.tolist()))
+        return self.ordered(Partition.from_cuts(cuts.tolist()))
 
     def sample(self, n: int, seed: int) -> tuple[Structure, ...]:
         """n independent draws from the posterior over structures, the same for the same seed."""

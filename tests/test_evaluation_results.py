@@ -100,7 +100,7 @@ def _quotes() -> dict[str, list[str]]:
             f"{in_order.accuracy}% of {in_order.items} right, {at_random.accuracy}% at random places; one block a "
             f"window with as many passes has {as_many.accuracy}%, with fewer {fewer.accuracy}%. By priority "
             f"the posterior's blocks have {in_sorted.accuracy}%, as the paper sorts them, and {by_priority.accuracy}% "
-            f"in an order drawn from its law, which is as good as random ({in_random.accuracy}%).",
+            f"in an order drawn from its law, no more than in a random one ({in_random.accuracy}%).",
             f"is {sampled} with sampled structures, {shuffled} with structures at random places, {tokens} with sampled "
             f"tokens; by the tokens' mean confidence it is {confidence} ({answers} items, budget 64)",
         ],

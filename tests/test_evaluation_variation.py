@@ -11,7 +11,7 @@ import pytest
 
 from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.statistics import auroc, likelihood_ratio
-from dystruct.decoding.evaluation.variation import BASE, variation_tables, votes, way_of
+from dystruct.decoding.evaluation.variation import BASE, variation_tables, vote_curves, way_of
 from evaluation_runs import make_run
 
 
@@ -109,7 +109,7 @@ def test_one_way_is_beside_no_other() -> None:
 def test_there_are_none_without_the_base_or_with_one_answer_an_item() -> None:
     base, drawn = records({0: "a"}), records({0: "a"}) + records({0: "b"}, draw=1)
     for runs in ({BASE: base, "draws": base}, {"draws": drawn, "seeds": drawn}, {BASE: base}):
-        assert variation_tables(runs, "") == [] and votes(runs) is None
+        assert variation_tables(runs, "") == [] and vote_curves(runs) is None
 
 
 def test_ways_that_share_no_item_are_not_held_against_each_other() -> None:
@@ -117,7 +117,7 @@ def test_ways_that_share_no_item_are_not_held_against_each_other() -> None:
     ways = {name: records({n: "a"}) + records({n: "b"}, draw=1) for n, name in enumerate(("one", "other"))}
     [table] = variation_tables({BASE: base, **ways}, "")
     assert table.name == "variation" and [row[1] for row in table.rows] == ["one", "other"]
-    assert votes({BASE: base, **ways}) is None
+    assert vote_curves({BASE: base, **ways}) is None
 
 
 def test_a_picture_has_the_number_of_its_table(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_votes_count_the_first_answers_of_what_all_ways_have() -> None:
     answers = {0: "abbab", 1: "aabbb", 2: "bbbba"}
     drawn = [r for draw in range(5) for r in records({n: texts[draw] for n, texts in answers.items()}, draw=draw)]
     seeded = [r for seed in range(2) for r in records(dict.fromkeys(range(4), "a"), seed=seed)]
-    found = votes({BASE: base, "draws": drawn, "seeds": seeded})
+    found = vote_curves({BASE: base, "draws": drawn, "seeds": seeded})
     assert found is not None and (found.base.value, found.base.count) == (pytest.approx(1 / 3), 3)
     assert {way: [each.size for each in sizes] for way, sizes in found.ways.items()} == {
         "draws": [1, 2, 4, 5], "seeds": [1, 2]

@@ -20,7 +20,7 @@ from .pools import mean_of_tasks, pooled
 from .statistics import Mean, mean_of_means
 from .summary import RunSummary
 from .table import Number, Table
-from .variation import BASE, Votes
+from .variation import BASE, VoteCurves
 
 
 def pictures(runs: Sequence[RunSummary], highlight: Collection[str] = ()) -> dict[str, bytes]:
@@ -107,7 +107,7 @@ def _sensitivity(family: Sequence[RunSummary], setting: str) -> Figure | None:
     return figure
 
 
-def votes_picture(counted: Votes, told: str) -> Figure:
+def votes_picture(counted: VoteCurves, told: str) -> Figure:
     """The majority of S answers and the best of them against S, beside the base's one; two standard errors around."""
     sizes = sorted({each.size for found in counted.ways.values() for each in found})
     shape = len(sizes), len(counted.ways)

@@ -42,14 +42,14 @@ def enough(ways: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Votes:
+class VoteCurves:
     """What the first S answers of each way come to, for growing S, and the base's answer; of `base.count` items."""
 
     base: Mean
     ways: dict[str, list[Accuracies]]
 
 
-def votes(runs: Mapping[str, Sequence[Record]]) -> Votes | None:
+def vote_curves(runs: Mapping[str, Sequence[Record]]) -> VoteCurves | None:
     """Of all tasks together and the items that the base and all ways have, from records by way; None without any.
 
     S are the powers of two up to how many answers a way has, and that.
@@ -67,7 +67,7 @@ def votes(runs: Mapping[str, Sequence[Record]]) -> Votes | None:
         sizes = sorted({*(2**n for n in range(most.bit_length())), most})
         shared = Items({item: items.draws[item] for item in both})
         ways[way] = [counted for size in sizes if (counted := accuracies(shared, size)) is not None]
-    return Votes(mean(1 - _wrong(base, both)), ways)
+    return VoteCurves(mean(1 - _wrong(base, both)), ways)
 
 
 def variation_tables(runs: Mapping[str, Sequence[Record]], described: str) -> list[Table]:

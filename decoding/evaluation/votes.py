@@ -17,7 +17,7 @@ from .pictures import as_png, uncertainty_picture, votes_picture
 from .structures import rule_of, structure_tables
 from .summary import RunSummary
 from .table import Table
-from .variation import variation_tables, votes, way_of
+from .variation import variation_tables, vote_curves, way_of
 
 Answers = dict[int, list[dict[str, Any]]]  # by the place of a run
 _KindOf = Callable[[Mapping[str, Any]], str | None]
@@ -95,7 +95,7 @@ def _structures(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSumm
 
 def _variations(answers: Mapping[str, Sequence[Mapping[str, Any]]], run: RunSummary) -> _Made:
     """Those of runs that are MAP's but for the way in which they vary an answer."""
-    tables, counted = variation_tables(answers, _described(run)), votes(answers)
+    tables, counted = variation_tables(answers, _described(run)), vote_curves(answers)
     return tables, [("votes", tables[0], votes_picture(counted, _titled(run)))] if counted else []
 
 

@@ -4,13 +4,14 @@ Without `ax` a figure of its own is made, `ax.figure`; pyplot is not involved.
 """
 
 from .accuracy import pareto_front, plot_accuracy
+from .auroc import plot_auroc
 from .calibration import plot_rank_histogram, plot_reliability, plot_replicates, plot_weights
 from .marginals import plot_block_count, plot_block_marginals, plot_window_length
 from .sensitivity import plot_sensitivity
 from .structures import plot_map_above_samples, plot_posterior, plot_ribbon, plot_structures
 from .style import visible
 from .unmasking import plot_unmasking
-from .votes import plot_auroc, plot_votes
+from .votes import plot_votes
 
 __all__ = [
     "pareto_front",
