@@ -172,7 +172,7 @@ class DyStruct:
                     length = inferred_length(length_of, law, row.streams.length)
                     diagnostics = diagnostics.first(length)
                 exact = self._posterior(diagnostics, context)
-                structure = rule.choose(exact, row.streams)
+                structure = self._structure(exact, row)
                 if not isinstance(structure, Structure) or structure.length != length:
                     raise UserError(
                         f"The structure rule {rule.name!r} gives {repr(structure)[:80]} for a window of {length} "
@@ -226,6 +226,16 @@ class DyStruct:
         with _as_users_error():
             _ = exact.chain  # made once, and kept for the rule and the trace
         return exact
+
+    def _structure(self, exact: StructurePosterior, row: Row) -> Structure:
+        """What the rule chooses, or a reason why it cannot that ends this sequence and no other of the batch."""
+        try:
+            return self._rule.choose(exact, row.streams)
+        except ValueError as error:
+            window = exact.diagnostics.length
+            raise UserError(
+                f"The structure rule {self._rule.name!r} gives none for a window of {window} tokens: {error}"
+            ) from error
 
     def _length_posterior(self, diagnostics: Diagnostics, context: Context) -> LengthPosterior:
         """By windows' own concentrations, as their structures' posterior has them (R17)."""

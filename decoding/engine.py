@@ -27,10 +27,10 @@ from .canvas import Canvas, Fresh, Quotas, Region, pick, spread
 from .ending import ending
 from .errors import DecodingFailed, UserError
 from .forward import Caching, Forward, Predicted
+from .history import History
 from .kinds import is_whole
-from .outcomes import Shared
 from .randomness import Streams
-from .request import FIGURES, misfit, wanted_figures
+from .request import FIGURES, Shared, misfit, wanted_figures
 from .row import Decoder, Pass, Row
 from .sampling import figures
 from .trace import Event, Generation, Window
@@ -99,8 +99,9 @@ class Engine:
                         shares[slot] = 0.0
                     index, row, coroutine = active[slot]
                     try:
+                        row.history.observed()
                         request = next(coroutine, None)
-                        row.settle()
+                        row.history.settle()
                     except UserError as error:
                         failed[index] = error
                         del active[slot]
@@ -165,8 +166,8 @@ class Engine:
             streams=Streams.of(self.seed, ids),
             model=self.model,
             slot=slot,
+            history=History(prompt, self.model.mask_id, emit),
             _canvas=self.canvas,
-            _emit=emit,
             stop=self.stop,
             started=time.perf_counter(),
         )
@@ -283,7 +284,7 @@ class Engine:
             token_texts={token: self.model.token_text(token) for token in sorted(_occurring(row.windows))},
             useful_tokens=end.length,
             wasted_tokens=len(tokens) - end.length,
-            passes=dict(row.passes),
+            passes=dict(row.history.passes),
             stop_reason=end.by or (early if row.remaining > 0 else "length"),
             seconds=time.perf_counter() - row.started,
             windows=tuple(row.windows),

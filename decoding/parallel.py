@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from .backbone import Backbone
+from .engine import Finished
 from .errors import DecodingFailed, UserError
 from .generation import checked_prompts, generate
 from .row import Decoder
@@ -36,12 +37,13 @@ def generate_across(
     decoder: Decoder | None = None,
     *,
     observe: Callable[[int, Event], None] | None = None,
+    finished: Finished | None = None,
     **settings: Any,
 ) -> list[Generation]:
     """As `generate` with these settings, each process of the launch decoding its share; all of them get all results.
 
-    observe: told in each process of its own share. Raises UserError as `generate` does, in all processes, and without
-    accelerate.
+    observe, finished: told in each process of its own share. Raises UserError as `generate` does, in all
+    processes, and without accelerate.
     """
     try:
         from accelerate import PartialState
@@ -56,8 +58,10 @@ def generate_across(
     state = PartialState(cpu=on_cpu, timeout=PATIENCE)
     with state.split_between_processes(list(range(len(prompts)))) as share:
         tell = None if observe is None else lambda index, event: observe(share[index], event)
+        done_with = None if finished is None else lambda index, *found: finished(share[index], *found)
+        own = [prompts[index] for index in share]
         try:
-            done = generate(model, [prompts[index] for index in share], decoder, observe=tell, **settings)
+            done = generate(model, own, decoder, observe=tell, finished=done_with, **settings)
             found += zip(share, done, strict=True)
         except DecodingFailed as error:
             found += [(share[index], value) for index, value in (error.generations | error.failures).items()]

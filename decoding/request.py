@@ -5,9 +5,11 @@ Positions are response positions, spans half-open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import get_args, get_type_hints
+
+from torch import Tensor
 
 from .errors import UserError
 from .kinds import is_whole
@@ -124,6 +126,20 @@ class Figures:
 FIGURES = tuple(get_type_hints(Figures))
 ALWAYS = ("token", "confidence")
 _TOKENS = ("token", "top", "unmasked")
+
+
+class Shared:
+    """Figures (R, n, W) on the device, a part of which each row of a batch reads: the first brings all of it over."""
+
+    def __init__(self, names: list[str], values: Tensor) -> None:
+        self.names, self.values = names, values
+        self._here: Tensor | None = None
+
+    def read(self, row: int, names: Sequence[str], width: int) -> Tensor:
+        """A row's figures of these names (n, width) on the host."""
+        if self._here is None:
+            self._here = self.values.cpu()
+        return self._here[row, [self.names.index(name) for name in names], :width]
 
 
 def wanted_figures(request: Pass) -> tuple[str, ...]:

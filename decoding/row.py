@@ -8,7 +8,7 @@ Positions are response positions, spans half-open. Knows nothing of structures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,20 +19,10 @@ from .backbone import Backbone
 from .canvas import Canvas
 from .ending import has_ended
 from .errors import UserError
-from .outcomes import Changes, Log, Shared, step_of, with_alternatives
+from .history import History, shorten
 from .randomness import Streams
-from .request import Figures, Pass, wanted_figures, within
-from .trace import (
-    Commit,
-    Event,
-    Remask,
-    Splice,
-    Step,
-    StructureChosen,
-    Window,
-    WindowClosed,
-    WindowOpened,
-)
+from .request import Figures, Pass, Shared, wanted_figures, within
+from .trace import Commit, Remask, Splice, Step, StructureChosen, Window, WindowClosed, WindowOpened
 
 
 class Decoder(Protocol):
@@ -58,27 +48,34 @@ class Row:
     streams: Streams
     model: Backbone
     slot: int
+    history: History
     _canvas: Canvas
-    _emit: Callable[[Event], None] | None
     stop: tuple[str, ...] = ()
     length: int = 0
-    draft: list[int] = field(default_factory=list)  # the response as far as the host knows it, masks included
-    passes: dict[str, int] = field(default_factory=dict)
-    windows: list[Window] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
     last_cost: int = 1  # forward passes that its last pass took
     first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
     kept: dict[bool, int] = field(default_factory=dict)  # where each cache's prefix ends; True: guidance's
-    _opened: WindowOpened | None = None
-    _chosen: StructureChosen | None = None
-    _steps: list[Step] = field(default_factory=list)
-    _logs: list[Log] = field(default_factory=list)
     _played: set[int] = field(default_factory=set)  # positions that were in play since the window was cleared
     _unobserved: bool = False  # whether any pass since then was one with commit=None
     _figures: tuple[Shared, int] | None = None
     _masks: tuple[Shared, int] | None = None
-    _changes: Changes | None = None
+
+    @property
+    def draft(self) -> list[int]:
+        """The response as far as the host knows it, masks included."""
+        return self.history.draft
+
+    @property
+    def windows(self) -> list[Window]:
+        """The windows that are closed."""
+        return self.history.windows
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The open window's passes, as far as they have been read back."""
+        return tuple(self.history.steps)
 
     @property
     def remaining(self) -> int:
@@ -88,24 +85,24 @@ class Row:
     @property
     def passes_left(self) -> int:
         """Forward passes left of the budget."""
-        return self.budget - sum(self.passes.values())
+        return self.budget - sum(self.history.passes.values())
 
     @property
     def window_start(self) -> int:
         """Where the open window begins, or the last one began."""
-        return 0 if self._opened is None else self._opened.start
+        return 0 if self.history.opened is None else self.history.opened.start
 
     @property
     def is_open(self) -> bool:
         """Whether a window is open."""
-        return self._opened is not None and self._opened.index == len(self.windows)
+        return self.history.opened is not None and self.history.opened.index == len(self.windows)
 
     @property
     def window(self) -> tuple[int, int]:
         """The open window's positions [start, end); UserError if none is open."""
-        if self._opened is None or not self.is_open:
+        if not self.is_open:
             raise UserError("No window is open; call Row.open_window first.")
-        return self._opened.start, self.length
+        return self.window_start, self.length
 
     @property
     def ended(self) -> bool:
@@ -122,13 +119,12 @@ class Row:
                 f"A window of {length} tokens cannot be opened, with {self.remaining} tokens left and room for "
                 f"{widest} in a window; correct its length or the decoder's `widest`."
             )
-        self._opened = WindowOpened(len(self.windows), self.length, length, previous_instability, rate)
+        opened = WindowOpened(len(self.windows), self.length, length, previous_instability, rate)
         self.length += length
-        self.draft += [self.model.mask_id] * length
         self.first_diagnostic = True
+        self.history.open(opened)
         self._clear()
-        self._notify(self._opened)
-        return self._opened
+        return opened
 
     def read_diagnostics(self) -> tuple[Tensor, Tensor]:
         """phi (L, 7) and gap divergences (L-1,) of the diagnostic passes, float64, on the CPU; masks the window again.
@@ -138,25 +134,21 @@ class Row:
         start, end = self._observed()
         phi = self._canvas.features(self.slot, start, end)
         gaps = self._canvas.gap_divergence[self.slot, start : end - 1]
-        phi_values, gap_values = self._read(phi, gaps)
+        phi_values, gap_values = self.history.read(phi, gaps)
         self._clear()
         return phi_values.double(), gap_values.double()
 
     def read_predictions(self) -> list[int]:
         """What was last predicted for each position of the window: a read-back of its own."""
         start, end = self._observed()
-        (values,) = self._read(self._canvas.predictions(self.slot, start, end))
+        (values,) = self.history.read(self._canvas.predictions(self.slot, start, end))
         return [int(value) for value in values]
 
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The open window's passes, as far as they have been read back."""
-        return tuple(self._steps)
-
     def write(self, tokens: list[int]) -> None:
-        """Put given tokens into the open window, in place of whatever it holds."""
+        """Put given tokens into the open window, in place of whatever it holds; no step of the trace tells of it."""
         start, end = self._span()
         self._check_tokens(tokens, end - start)
+        self.draft[self.window_start :] = tokens
         self._canvas.tokens[self.slot, start:end] = torch.tensor(tokens, device=self._canvas.device)
 
     def choose_structure(self, chosen: StructureChosen) -> None:
@@ -168,9 +160,8 @@ class Row:
                 f"A window of {end - start} tokens cannot have a structure of {length}; choose one that is as long, or "
                 f"shorter with its inferred length, behind Row.read_diagnostics."
             )
-        self._chosen, self.length = chosen, start + length
-        del self.draft[self.length :]
-        self._notify(chosen)
+        self.length = start + length
+        self.history.choose(chosen, self.length)
 
     def read_window(self) -> tuple[list[int], Tensor]:
         """The window's tokens and phi (L, 7) of the passes that decoded it: the second read-back.
@@ -179,7 +170,7 @@ class Row:
         """
         start, end = self._observed()
         tokens, phi = self._canvas.tokens[self.slot, start:end], self._canvas.features(self.slot, start, end)
-        values, features = self._read(tokens, phi)
+        values, features = self.history.read(tokens, phi)
         return [int(value) for value in values], features.double()
 
     def close_window(
@@ -187,36 +178,30 @@ class Row:
     ) -> None:
         """Put the finished window on record."""
         start, end = self.window
-        assert self._opened is not None
         self._check_tokens(tokens, end - start)
-        self.settle()
         rows = () if features is None else tuple(map(tuple, features.tolist()))
-        closed = WindowClosed(self._opened.index, tuple(tokens), rows, mean_instability)
-        self.draft[start:] = tokens
-        self.windows.append(Window(self._opened, self._chosen, tuple(self._steps), closed))
         self.tokens.extend(tokens)
-        self._chosen, self._steps = None, []
-        self._notify(closed)
+        self.history.close(WindowClosed(len(self.windows), tuple(tokens), rows, mean_instability))
 
     def read_tokens(self) -> list[int]:
         """The window's tokens as they stand, read back."""
         start, end = self._span()
-        (values,) = self._read(self._canvas.tokens[self.slot, start:end])
+        (values,) = self.history.read(self._canvas.tokens[self.slot, start:end])
         self.draft[self.length - len(values) :] = [int(value) for value in values]
         return self.draft[self.length - len(values) :]
 
     def read_figures(self) -> Figures:
         """What the last pass, one that committed nothing by itself, says of its span: one read-back."""
-        request = self._behind().request
+        request = self.history.behind.request
         assert self._figures is not None
-        self._read()  # the passes before it come first
+        self.history.read()  # the passes before it come first
         shared, place = self._figures
         names = wanted_figures(request)
         positions = [position - request.start for position in request.positions]
         values = torch.full((len(names), request.end - request.start), torch.nan, dtype=torch.float64)
         values[:, positions] = shared.read(place, names, len(positions))
         looked_at = set(request.positions if request.everywhere else self.masked(request.start, request.end))
-        self._check(values[:, [i for i in positions if i + request.start in looked_at]])
+        self.history.check(values[:, [i for i in positions if i + request.start in looked_at]])
         return Figures(request.start, dict(zip(names, values.tolist(), strict=True)))
 
     def read_masks(self) -> int:
@@ -232,7 +217,7 @@ class Row:
 
     def known_masks(self, request: Pass) -> int | None:
         """How many positions of a pass that remasks nothing are masked; None if the host does not know."""
-        if self._logs:
+        if not self.history.is_whole:
             return None
         return sum(self.draft[position] == self.model.mask_id for position in request.positions)
 
@@ -247,13 +232,13 @@ class Row:
         """
         commits = sorted(commits, key=lambda commit: commit.position)
         self._write([commit.position for commit in commits], [commit.token for commit in commits])
-        self._behind().commits += commits
+        self.history.behind.commits += commits
 
     def remask(self, remasks: Iterable[Remask]) -> None:
         """Mask positions again; to be called behind a pass whose figures the decoder reads."""
         remasks = sorted(remasks, key=lambda remask: remask.position)
         self._write([remask.position for remask in remasks], [self.model.mask_id] * len(remasks))
-        self._behind().remasked += remasks
+        self.history.behind.remasked += remasks
 
     def splice(self, position: int, removed: int, inserted: int, token: int | None = None) -> None:
         """Let `removed` positions of the open window give way to `inserted` of one token (None: masks)."""
@@ -263,7 +248,7 @@ class Row:
                 f"{removed} positions cannot give way to {inserted} at {position} in an open window of {start} to "
                 f"{end}; correct what Row.splice is given."
             )
-        if self._canvas.observing or (self._chosen is not None and self._chosen.length is not None):
+        if self._canvas.observing or (self.history.chosen is not None and self.history.chosen.length is not None):
             raise UserError(
                 "Row.splice moves tokens, and neither the positions' features nor an inferred length move with them; "
                 "let the decoder's `widest` be None, and its structure be without a `length`."
@@ -279,52 +264,31 @@ class Row:
         self.length = len(self.draft)
         begin = len(self.prompt_ids)
         self._canvas.splice(self.slot, begin + position, removed, self.draft[position:], len(tail))
-        self._behind().spliced.append(Splice(position, removed, inserted, token))
+        self.history.behind.spliced.append(Splice(position, removed, inserted, token))
 
     def record(self, request: Pass, outcomes: list[Tensor], masks: tuple[Shared, int] | None = None) -> None:
         """Count a pass and keep its outcome for the trace, and where `masks` are counted (the engine calls this)."""
         self._count(request)
         self._masks = masks
-        self._logs.append(Log(sum(self.passes.values()), request, outcomes))
-        if self._emit is not None:
-            self._read()
+        self.history.record(request, outcomes)
 
     def offer(self, request: Pass, figures: Shared, place: int, others: Tensor | None = None) -> None:
         """Count a pass that leaves all to the decoder; its figures are at `place` (the engine calls this)."""
         self._count(request)
         self._unobserved = True
-        self._figures, self._changes = (figures, place), Changes(sum(self.passes.values()), request, others)
-
-    def settle(self) -> None:
-        """Put on record what the decoder did behind its last pass (the engine calls this)."""
-        if self._changes is None:
-            return
-        done, self._changes, self._figures = self._changes, None, None
-        wanted = [] if done.others is None or not done.commits else [done.others]
-        others = self._read(*wanted)  # and before it what the passes before it did
-        commits = with_alternatives(done.commits, done.request.positions, others[0]) if wanted else done.commits
-        step = Step(
-            done.number, done.request.kind, done.request.block, tuple(done.remasked), tuple(commits),
-            tuple(done.spliced),
-        )  # fmt: skip
-        self._steps.append(step)
-        self._notify(step)
-
-    def _behind(self) -> Changes:
-        if self._changes is None:
-            raise UserError("The last pass left nothing to the decoder; give it commit=None.")
-        return self._changes
+        self._figures = figures, place
+        self.history.offer(request, others)
 
     def _check_tokens(self, tokens: list[int], count: int) -> None:
         last = self.model.vocabulary - 1
         if len(tokens) != count or not all(0 <= token <= last for token in tokens):
-            raise UserError(f"Give {count} tokens from 0 to {last}, not {_shorten(str(tokens))}.")
+            raise UserError(f"Give {count} tokens from 0 to {last}, not {shorten(str(tokens))}.")
 
     def _write(self, positions: list[int], tokens: list[int]) -> None:
         start, end = self.window
         if not within(((position, position + 1) for position in positions), start, end):
             raise UserError(
-                f"The positions {_shorten(str(positions))} cannot be changed: give positions of the open window, "
+                f"The positions {shorten(str(positions))} cannot be changed: give positions of the open window, "
                 f"{start} to {end}, each of them once."
             )
         self._check_tokens(tokens, len(positions))
@@ -335,8 +299,7 @@ class Row:
         self._canvas.tokens[self.slot, places.to(device)] = torch.tensor(tokens, dtype=torch.long).to(device)
 
     def _count(self, request: Pass) -> None:
-        self.passes[request.kind] = self.passes.get(request.kind, 0) + request.cost
-        self._masks, self.last_cost = None, request.cost
+        self._masks, self._figures, self.last_cost = None, None, request.cost
         self.first_diagnostic &= request.kind != "diagnostic"
         self._played.update(request.positions)
 
@@ -356,52 +319,3 @@ class Row:
         self._unobserved = False
         self._played.clear()
         self._canvas.clear(self.slot, *self._span())
-
-    def _notify(self, event: Event) -> None:
-        if self._emit is not None:
-            self._emit(event)
-
-    def _read(self, *values: Tensor) -> list[Tensor]:
-        """Bring values and the outcomes of all passes since the last reading to the host, in one transfer.
-
-        They come as float32, in which token ids are exact up to 2^24.
-        """
-        parts = [outcome for log in self._logs for outcome in log.outcomes] + [value.float() for value in values]
-        if not parts:
-            return []
-        flat = torch.cat([part.reshape(-1) for part in parts]).cpu()
-        self._check(flat)
-        sizes = [part.numel() for part in parts]
-        pieces = iter([piece.reshape(part.shape) for piece, part in zip(flat.split(sizes), parts, strict=True)])
-        for log in self._logs:
-            step = step_of(log.number, log.request, [next(pieces) for _ in log.outcomes])
-            if step.kind != "diagnostic":
-                self._follow(log.request, step)
-            self._steps.append(step)
-            self._notify(step)
-        self._logs = []
-        return list(pieces)
-
-    def _follow(self, request: Pass, step: Step) -> None:
-        """Bring the draft up to date with a pass that committed by itself."""
-        for remask in step.remasked:
-            self.draft[remask.position] = self.model.mask_id
-        masked = sum(self.draft[position] == self.model.mask_id for position in request.positions)
-        if request.masked is not None and masked > request.masked:
-            raise UserError(
-                f"A pass of {request.start} to {request.end} found {masked} positions masked and was told of "
-                f"{request.masked}; give it a larger `masked`, or none."
-            )
-        for commit in step.commits:
-            self.draft[commit.position] = commit.token
-
-    def _check(self, values: Tensor) -> None:
-        if not values.isfinite().all():
-            raise UserError(
-                f"The model's logits are not finite numbers while decoding {_shorten(self.prompt)!r}; check its "
-                f"weights, or load it in float32."
-            )
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -30,6 +30,8 @@ def check_trace(trace: Generation) -> None:
         raise ValueError("its passes do not lead to its tokens")
     if trace.useful_tokens + trace.wasted_tokens != len(trace.tokens) or trace.useful_tokens < 0:
         raise ValueError("its useful and wasted tokens are not its tokens")
+    if trace.wasted_tokens and trace.stop_reason not in ("eos", "stop"):
+        raise ValueError(f"it has wasted tokens, though its stop_reason is {trace.stop_reason!r}")
     numbers = [step.number for window in trace.windows for step in window.steps]
     if numbers != sorted(set(numbers)) or any(number > trace.forward_passes for number in numbers):
         raise ValueError("its passes are not numbered from 1 to their count")

@@ -85,6 +85,9 @@ def test_delimiters_are_told_by_their_text_or_by_their_id() -> None:
         for decoder in (AdaBlock(8, delimiters=("b",)), AdaBlock(8, delimiter_ids=(FIRST_LETTER + 1,)))
     )
     assert texts.block_count == 2 and texts.windows == ids.windows
+    listed = AdaBlock(8, delimiters=["b"])  # type: ignore[arg-type]
+    (same,) = generate(backbone(script), ["a"], listed, max_new_tokens=8)
+    assert same.windows == texts.windows
 
 
 def test_daedal_lengthens_until_the_end_is_certain_and_inserts_where_it_is_unsure() -> None:
@@ -262,7 +265,8 @@ def test_all_end_tokens_of_a_model_count_and_for_the_originals_one(decoder: Deco
         (lambda: Daedal(low=0.9, high=0.1), "low"),
         (lambda: Daedal(expansion=0), "expansion"),
         (lambda: AdaBlock(delimiters=("x",), delimiter_ids=(1,)), "exclude each other"),
-        (lambda: AdaBlock(delimiters=()), "delimiters"),
+        *((lambda value=value: AdaBlock(delimiters=value), "delimiters") for value in ((), "x", ("x", ""), (1,), 5)),
+        *((lambda value=value: AdaBlock(delimiter_ids=value), "delimiter_ids") for value in ((), "x", ("x",), 5)),
         (lambda: Hierarchy(low=0.9, high=0.2), "low"),
         (lambda: Hierarchy(remask=-0.1), "remask"),
         (lambda: VsbLike(stride=0), "stride"),
@@ -286,6 +290,8 @@ def test_settings_without_use_or_out_of_range_are_refused(make, part: str) -> No
         (Fixed(block_length=5, steps=7, faithful=True), {}, "divide"),
         (Fixed(defer_eos=True, end_of_turn=99), {}, "vocabulary"),
         (Dream(steps=30), {"budget": 10}, "budget"),
+        # predicted to be the mask, a position stays masked: more steps than positions can each take a pass
+        (Dream(alg="origin", steps=30, faithful=True), {"max_new_tokens": 4, "budget": 10}, "30 forward passes"),
     ],
     ids=named,
 )

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import dystruct.decoding
 from command_line import SMALL, Run, helps
-from dystruct.decoding import Block, DyStruct, UserError
+from dystruct.decoding import Block, DecodingFailed, DyStruct, UserError
 from dystruct.decoding import generate as library_generate
 from dystruct.decoding.backbone import loading
 from dystruct.decoding.device import check_device
@@ -123,6 +123,34 @@ def test_several_prompts_are_decoded_together(run: Run, calls: list[dict[str, An
         "prompt 3 of 3: cab",
     ]
     assert "in all: 3 prompts, 60 useful tokens" in outcome.out
+
+
+@pytest.mark.parametrize("how", [(), ("--json",), ("--quiet",)])
+@pytest.mark.parametrize("failing", [(0,), (1, 2), (0, 1, 2)])
+def test_of_several_prompts_those_that_fail_take_no_other_with_them(
+    how: tuple[str, ...], failing: tuple[int, ...], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was decoded is printed and saved under its prompt's number; then comes the error."""
+
+    def spoilt(*given: Any, **settings: Any) -> Any:
+        found = library_generate(*given, **settings)
+        failures = {index: UserError(f"The logits are spoilt at {index}.") for index in failing}
+        raise DecodingFailed({i: each for i, each in enumerate(found) if i not in failing}, failures)
+
+    whole = run("generate", "--file", "-", *SMALL, "--json", stdin=b"abc\nbca\ncab\n").out
+    texts = [json.loads(line)["text"] for line in whole.splitlines()]
+    monkeypatch.setattr(dystruct.decoding, "generate", spoilt)
+    outcome = run("generate", "--file", "-", *SMALL, *how, "--save", "kept", stdin=b"abc\nbca\ncab\n")
+    left = [index for index in range(3) if index not in failing]
+    assert outcome.status == 2 and f"The logits are spoilt at {failing[0]}." in outcome.err
+    assert [text in outcome.out for text in texts] == [index in left for index in range(3)]
+    if left:
+        assert f"{len(failing)} of 3 prompts failed" in outcome.err
+        assert sorted(path.name for path in Path("kept").iterdir()) == [f"{index + 1}.json" for index in left]
+    else:
+        assert not Path("kept").exists() and outcome.out == ""
+    if not how:
+        assert [f"prompt {index + 1} of 3: " in outcome.out for index in range(3)] == [i in left for i in range(3)]
 
 
 def test_prompts_as_json_lines_and_on_standard_input(run: Run, calls: list[dict[str, Any]]) -> None:

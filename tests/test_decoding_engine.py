@@ -117,7 +117,7 @@ def test_events_come_live() -> None:
 class ReadBacks(TorchDispatchMode):
     """Counts copies and reads of tensors that live where the model does.
 
-    On the CPU a copy to the host cannot be told from others, so the canvas is watched through `Row._read` instead; here
+    On the CPU a copy to the host cannot be told from others, so `History.read` is watched instead; here
     what counts is every value that turns into a Python number while a pass is being made.
     """
 
@@ -139,7 +139,7 @@ def test_two_read_backs_a_window_and_none_in_a_pass(decoder: DyStruct | Block) -
         with in_passes:
             original_forward(self, requests)
 
-    with noted_reads(lambda row, values: len(row.windows)) as reads, mock.patch.object(Engine, "_forward", forward):
+    with noted_reads(lambda past, values: len(past.windows)) as reads, mock.patch.object(Engine, "_forward", forward):
         (generation,) = decode(hashed(6, end_logit=-4.0), ["abc"], decoder)
     each = 1 if isinstance(decoder, Block) else 2
     assert Counter(reads) == dict.fromkeys(range(len(generation.windows)), each)

@@ -18,7 +18,7 @@ from dystruct.decoding.sampling import Sampling
 from dystruct.decoding.wording import STOPS
 from dystruct.inference import RULES
 from dystruct.model import EvidenceWeights, PriorConfig
-from scripted import VOCABULARY, backbone, hashed
+from scripted import EOS, VOCABULARY, backbone, hashed
 
 MODEL = backbone(hashed(0, end_logit=-4.0))
 
@@ -319,6 +319,21 @@ def test_what_belongs_to_another_pass_or_window_is_refused() -> None:
     for length in (0, -1, 9, 8.0, True, None):
         assert "cannot be opened" in refused(closed(lambda row, length=length: row.open_window(length)))
     assert "told of 1" in refused(passing("resolve", 8, 16, 8, masked=1))
+
+
+def test_tokens_that_are_written_are_the_draft() -> None:
+    class Writer:
+        widest = None
+
+        def decode(self, row: Row) -> Iterator[Pass]:
+            row.open_window(4)
+            yield Pass("resolve", 0, 4, commit=1)
+            row.write([5, EOS, 6, 7])
+            assert row.draft == [5, EOS, 6, 7] == row.read_tokens() and row.masked(0, 4) == [] and row.ended
+            row.close_window(row.draft)
+
+    (found,) = generate(backbone(hashed(0)), ["a"], Writer())
+    assert found.tokens == (5, EOS, 6, 7)
 
 
 @pytest.mark.parametrize("read", [Row.read_window, Row.read_diagnostics, Row.read_predictions])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,17 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, content: dict[str,
     )
     assert "(it has the unknown key 'surprise')" in told("surprise", value=1)
     assert "(stop_reason is 'whim', which is none of 'eos', 'stop'" in told("stop_reason", value="whim")
+
+
+@pytest.mark.parametrize("reason", ["eos", "stop", "length", "budget", "decoder"])
+def test_tokens_are_wasted_behind_an_end_alone(reason: Any) -> None:
+    found = decoded(Block(3), budget=9)
+    wasteful = replace(found, stop_reason=reason, useful_tokens=len(found.tokens) - 1, wasted_tokens=1)
+    if reason in ("eos", "stop"):
+        wasteful.check()
+    else:
+        with pytest.raises(ValueError, match=f"wasted tokens, though its stop_reason is '{reason}'"):
+            wasteful.check()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import torch
 
 from dystruct.decoding import AdaBlock, Block, Daedal, DecodingFailed, DyStruct, Fast, Fixed, Pass, UserError, generate
 from dystruct.decoding.canvas import Canvas, Fresh, Quotas
-from dystruct.model import PriorConfig
+from dystruct.inference.rules import fixed
+from dystruct.model import Partition, PriorConfig
 from scripted import EOS, MASK, VOCABULARY, Script, backbone, hashed, uneven_weights
 from watching import without_time
 
@@ -83,8 +84,9 @@ def spoilt(script: Script, first: int) -> Script:
 
 @pytest.mark.parametrize("decoder", [SAMPLED, Block(5), Fast(block_length=5, threshold=0.9), Fixed(block_length=5)])
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
-def test_a_row_with_bad_logits_takes_no_other_with_it(decoder: Any, batch_size: int) -> None:
-    settings: dict[str, Any] = {"max_new_tokens": 15, "batch_size": batch_size}
+@pytest.mark.parametrize("observe", [None, lambda index, event: None], ids=["unobserved", "observed"])
+def test_a_row_with_bad_logits_takes_no_other_with_it(decoder: Any, batch_size: int, observe: Any) -> None:
+    settings: dict[str, Any] = {"max_new_tokens": 15, "batch_size": batch_size, "observe": observe}
     script = hashed(2, end_logit=-4.0)
     wanted = generate(backbone(script, weights=uneven_weights()), PROMPTS, decoder, **settings)
     model = backbone(spoilt(script, first=4), weights=uneven_weights())
@@ -102,6 +104,15 @@ def test_of_several_failures_the_first_prompts_is_told() -> None:
     with pytest.raises(DecodingFailed, match="'ab'") as caught:
         generate(model, ["c", "ab", "aj"], Block(5), max_new_tokens=15, batch_size=2)
     assert caught.value.failures.keys() == {1, 2} and caught.value.generations.keys() == {0}
+
+
+@pytest.mark.parametrize("length_rule", ["mean", "mode", "sample"])
+def test_a_structure_that_a_window_is_too_long_for_ends_its_sequence_alone(length_rule: str) -> None:
+    """A rule's own ValueError is that sequence's failure, and says whose rule it is and why."""
+    decoder = DyStruct(structure=fixed(Partition((2, 4))), length_rule=length_rule, prior=PriorConfig(8, 12))
+    with pytest.raises(DecodingFailed, match=r"'fixed' gives none for a window of \d+ .* partition 4") as caught:
+        generate(backbone(hashed(2), weights=uneven_weights()), ["ab", "c"], decoder, max_new_tokens=15)
+    assert caught.value.failures.keys() == {0, 1}
 
 
 # --- what is allocated ----------------------------------------------------------------------------------------------

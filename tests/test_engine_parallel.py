@@ -51,10 +51,16 @@ def in_two_processes(work: Callable[[], Any], folder: Path) -> list[Any]:
 def test_prompts_that_are_shared_out_give_the_same_texts_in_their_order(tmp_path: Path) -> None:
     model = random_backbone(layers=2)
     seen: list[int] = []
+    finished: dict[int, Any] = {}
 
     def work() -> Any:
-        found = generate_across(model, PROMPTS, DECODER, observe=lambda index, event: seen.append(index), **SETTINGS)
-        return found, sorted(set(seen))
+        found = generate_across(
+            model, PROMPTS, DECODER, observe=lambda index, event: seen.append(index),
+            finished=lambda index, generation, seconds: finished.update({index: generation}), **SETTINGS,
+        )  # fmt: skip
+        assert all(found[index] == generation for index, generation in finished.items())
+        assert finished.keys() == set(seen)
+        return found, sorted(finished)
 
     wanted = list(map(without_time, generate(model, PROMPTS, DECODER, **SETTINGS)))
     told = in_two_processes(work, tmp_path)

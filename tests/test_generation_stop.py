@@ -168,7 +168,7 @@ def test_a_special_token_among_them_ends_the_text_as_an_end_token_does() -> None
 def test_looking_for_them_reads_nothing_more_from_the_device(decoder: Decoder) -> None:
     counts = []
     for stop in ((), ("zz",)):
-        with noted_reads(lambda row, values: None) as notes:
+        with noted_reads(lambda past, values: None) as notes:
             decode(integer_hashed(1, end_bonus=-9.0), decoder, stop)
         counts.append(len(notes))
     assert counts[0] == counts[1] > 0

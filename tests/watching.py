@@ -10,7 +10,8 @@ from unittest import mock
 
 import torch
 
-from dystruct.decoding import Generation, Row
+from dystruct.decoding import Generation
+from dystruct.decoding.history import History
 
 
 def without_time(generation: Generation) -> Generation:
@@ -19,14 +20,14 @@ def without_time(generation: Generation) -> Generation:
 
 
 @contextmanager
-def noted_reads(note: Callable[[Row, tuple[torch.Tensor, ...]], Any]) -> Iterator[list[Any]]:
-    """What `note` says of each read-back, given the row and the values that it asks for."""
+def noted_reads(note: Callable[[History, tuple[torch.Tensor, ...]], Any]) -> Iterator[list[Any]]:
+    """What `note` says of each read-back, given the row's history and the values that it asks for."""
     notes: list[Any] = []
-    original = Row._read
+    original = History.read
 
-    def read(self: Row, *values: torch.Tensor) -> list[torch.Tensor]:
+    def read(self: History, *values: torch.Tensor) -> list[torch.Tensor]:
         notes.append(note(self, values))
         return original(self, *values)
 
-    with mock.patch.object(Row, "_read", read):
+    with mock.patch.object(History, "read", read):
         yield notes

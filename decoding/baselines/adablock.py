@@ -11,11 +11,12 @@ tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import UserError
+from ..kinds import is_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from .blocks import check_fraction, check_whole, commit_chosen, confident, finish, resolve
@@ -42,9 +43,12 @@ class AdaBlock:
     def __post_init__(self) -> None:
         check_whole(self, "block_length")
         check_fraction(self, "threshold", "delimiter_threshold")
-        if self.delimiter_ids is not None and self.delimiters != ("\n",):
-            raise UserError("delimiters and delimiter_ids exclude each other; give one of them.")
-        if not (self.delimiters if self.delimiter_ids is None else self.delimiter_ids) or "" in self.delimiters:
+        if self.delimiter_ids is not None:
+            if self.delimiters != ("\n",):
+                raise UserError("delimiters and delimiter_ids exclude each other; give one of them.")
+            if not _several(self.delimiter_ids) or not all(map(is_whole, self.delimiter_ids)):
+                raise UserError("delimiter_ids must be whole numbers, at least one of them; name some.")
+        elif not _several(self.delimiters) or not all(isinstance(text, str) and text for text in self.delimiters):
             raise UserError("delimiters must be texts, at least one of them and none empty; name some.")
 
     def decode(self, row: Row) -> Iterator[Pass]:
@@ -83,4 +87,8 @@ class AdaBlock:
     def _delimits(self, row: Row, token: int) -> bool:
         if self.delimiter_ids is not None:
             return token in self.delimiter_ids
-        return row.model.token_text(token).endswith(self.delimiters)
+        return row.model.token_text(token).endswith(tuple(self.delimiters))
+
+
+def _several(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0

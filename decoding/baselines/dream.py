@@ -33,8 +33,9 @@ _SCORES = {"topk_margin": ("margin",), "entropy": ("entropy",)}
 class Dream:
     """Settings of Dream's decoder.
 
-    steps: noise levels (None: the budget's passes). eps: the last level. top_p: nucleus; top_k: tokens. alg_temp: None
-    or 0 takes the most confident positions. Raises UserError for other values and for a setting without use.
+    steps: noise levels (None: the budget's passes), each of them one pass at the most. eps: the last level. top_p:
+    nucleus; top_k: tokens. alg_temp: None or 0 takes the most confident positions. Raises UserError for other values
+    and for a setting without use.
     """
 
     alg: Literal["origin", "maskgit_plus", "topk_margin", "entropy"] = "entropy"
@@ -62,9 +63,11 @@ class Dream:
     def decode(self, row: Row) -> Iterator[Pass]:
         """Decode one sequence."""
         steps, length = self.steps or row.budget, row.max_new_tokens
-        if min(steps, length) > row.budget:
+        # each pass reveals a position for good, but for one that is predicted to be the mask
+        most = steps if self.faithful else min(steps, length)
+        if most > row.budget:
             raise UserError(
-                f"{steps} steps can take {min(steps, length)} forward passes, more than the budget of {row.budget}; "
+                f"{steps} steps can take {most} forward passes, more than the budget of {row.budget}; "
                 f"raise the budget or lower steps."
             )
         sampling = Sampling(tempered=True, top_p=self.top_p, top_k=self.top_k, mask_predictable=self.faithful)

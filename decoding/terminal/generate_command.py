@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import UserError
+from ..errors import DecodingFailed, UserError
 from ..files import check_file_target, check_folder_target, save_folder
 from . import options
 from .decoder_options import Decoder, DecoderOptions, Preset
@@ -89,19 +89,23 @@ def generate(
         "seed": seed,
     }
     with memory_errors(min(batch_size, len(prompts))):
-        if as_json or quiet:
-            watched = as_json and len(prompts) > 1 and sys.stderr.isatty()
-            generations = many() if watched else decode()
-            _save(save, generations)
-            _print_bare(generations, as_json)
-        elif len(prompts) == 1:
-            _decode_one(decode, backbone, prompts[0], settings, lambda found: _save(save, found))
+        if len(prompts) == 1 and not (as_json or quiet):
+            _decode_one(decode, backbone, prompts[0], settings, lambda found: _save(save, {1: found}, 1))
+            failure = None
         else:
-            generations = many()
-            _save(save, generations)
-            _print_many(generations)
+            watched = not quiet and len(prompts) > 1 and (not as_json or sys.stderr.isatty())
+            done, failure = _finished(many if watched else decode)
+            if failure is not None and not done:
+                raise failure
+            _save(save, done, len(prompts))
+            if as_json or quiet:
+                _print_bare(done.values(), as_json)
+            else:
+                _print_many(done, len(prompts))
     if save is not None and not quiet:
         typer.echo(f"saved {save}", err=True)
+    if failure is not None:
+        raise UserError(f"{len(prompts) - len(done)} of {len(prompts)} prompts failed, the first so: {failure}")
 
 
 def _prompts(prompt: str | None, file: str | None) -> list[str]:
@@ -119,21 +123,28 @@ def _prompts(prompt: str | None, file: str | None) -> list[str]:
     return [prompt]
 
 
-def _save(path: Any, generations: list[Generation]) -> None:
+def _finished(decode: Run) -> tuple[dict[int, Generation], UserError | None]:
+    """The generations by their prompts' numbers, from 1, and what ended the first of the others, if there are any."""
+    try:
+        return dict(enumerate(decode(), start=1)), None
+    except DecodingFailed as error:
+        return {index + 1: error.generations[index] for index in sorted(error.generations)}, error
+
+
+def _save(path: Any, generations: Mapping[int, Generation], count: int) -> None:
+    """Write a file for the one prompt there is, or a folder of one for each of several, named by their numbers."""
     if path is None:
         return
-    if len(generations) == 1:
-        generations[0].save(path)
+    if count == 1:
+        generations[1].save(path)
     else:
-        digits = len(str(len(generations)))
-        texts = (
-            (f"{number:0{digits}d}.json", json.dumps(found.plain())) for number, found in enumerate(generations, 1)
-        )
+        digits = len(str(count))
+        texts = ((f"{number:0{digits}d}.json", json.dumps(found.plain())) for number, found in generations.items())
         save_folder(path, texts)
 
 
 def _decode_one(
-    decode: Run, backbone: Backbone, prompt: str, settings: dict[str, Any], save: Callable[[list[Generation]], None]
+    decode: Run, backbone: Backbone, prompt: str, settings: dict[str, Any], save: Callable[[Generation], None]
 ) -> None:
     """Decode the one prompt before the reader's eyes."""
     from ..trace import WindowOpened
@@ -148,9 +159,9 @@ def _decode_one(
                 view.begin(prompt, caption(backbone.name, settings))
             view.observe(event)
 
-        generations = decode(observe=observe)
-        save(generations)
-        view.end(generations[0])
+        (generation,) = decode(observe=observe)
+        save(generation)
+        view.end(generation)
 
 
 def _decode_many(
@@ -166,7 +177,7 @@ def _decode_many(
         return decode(observe=progress.observe)
 
 
-def _print_bare(generations: list[Generation], as_json: bool) -> None:
+def _print_bare(generations: Iterable[Generation], as_json: bool) -> None:
     from ..wording import literal
 
     for generation in generations:
@@ -177,17 +188,17 @@ def _print_bare(generations: list[Generation], as_json: bool) -> None:
             typer.echo(literal(generation.text) if sys.stdout.isatty() else generation.text)
 
 
-def _print_many(generations: list[Generation]) -> None:
+def _print_many(generations: Mapping[int, Generation], count: int) -> None:
     from ..wording import literal, shortened, summary, visible
 
-    for number, generation in enumerate(generations, start=1):
-        typer.echo(f"prompt {number} of {len(generations)}: {visible(shortened(generation.prompt))}\n")
+    for number, generation in generations.items():
+        typer.echo(f"prompt {number} of {count}: {visible(shortened(generation.prompt))}\n")
         typer.echo(literal(generation.text) + "\n")
         for name, value in summary(generation):
             typer.echo(f"{name}: {value}")
         typer.echo("")
-    useful = sum(generation.useful_tokens for generation in generations)
-    passes = sum(generation.forward_passes for generation in generations)
+    useful = sum(generation.useful_tokens for generation in generations.values())
+    passes = sum(generation.forward_passes for generation in generations.values())
     typer.echo(f"in all: {len(generations)} prompts, {useful} useful tokens, {passes} forward passes")
 
 
