@@ -21,7 +21,7 @@ TEST_OPTIONS = --numprocesses logical --maxprocesses 4 --dist worksteal
 BENCHMARKS = dystruct.inference.bench dystruct.decoding.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
 REFERENCE = dystruct.model dystruct.inference dystruct.inference.arviz_tree dystruct.inference.calibration \
-    dystruct.inference.checks dystruct.inference.hyper dystruct.inference.plots dystruct.inference.pyro_exact \
+    dystruct.inference.checks dystruct.inference.concentration dystruct.inference.hyper dystruct.inference.plots dystruct.inference.pyro_exact \
     dystruct.inference.records dystruct.decoding dystruct.decoding.calibration dystruct.decoding.evaluation.against \
     dystruct.decoding.evaluation.answers dystruct.decoding.evaluation.comparison \
     dystruct.decoding.evaluation.joined dystruct.decoding.evaluation.local dystruct.decoding.evaluation.paired dystruct.decoding.evaluation.recorded \

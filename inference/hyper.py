@@ -23,20 +23,17 @@ Knows nothing of where windows come from. gamma is not here: the order of blocks
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyro
 import pyro.distributions as dist
 import torch
-from numpy.typing import NDArray
 from pyro.infer import MCMC, NUTS
 from pyro.infer.autoguide.initialization import init_to_sample
 from pyro.ops.stats import effective_sample_size, split_gelman_rubin
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -244,93 +241,3 @@ def sample_hyper(
             runs.append(sampler.get_samples())
             divergences.append(len(sampler.diagnostics()["divergences"]["chain 0"]))
     return HyperPosterior({name: torch.stack([run[name] for run in runs]) for name in runs[0]}, tuple(divergences))
-
-
-# --- one dimension, without sampling ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class GridPosterior:
-    """A posterior on a grid: values (N,) of the parameter, increasing, with probabilities (N,), which sum to one."""
-
-    values: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
-
-    def expectation(self, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-        """Posterior expectation of a function of the parameter, which is given all values (N,) at once."""
-        return float(self.probabilities @ function(self.values))
-
-    @property
-    def mean(self) -> float:
-        """Posterior mean of the parameter."""
-        return self.expectation(lambda values: values)
-
-    @property
-    def standard_deviation(self) -> float:
-        """Posterior standard deviation of the parameter."""
-        return math.sqrt(self.expectation(lambda values: (values - self.mean) ** 2))
-
-    def quantile(self, probability: float) -> float:
-        """Posterior quantile, interpolated linearly in the log of the parameter."""
-        below = np.cumsum(self.probabilities) - self.probabilities / 2  # each value stands in the middle of its cell
-        return float(np.exp(np.interp(probability, below, np.log(self.values))))
-
-
-def concentration_grid(
-    windows: Sequence[tuple[Diagnostics, Context]], law: HyperPrior | None = None, *, points: int = 401
-) -> GridPosterior:
-    """The posterior of alpha0 on a grid even in log alpha0, six prior standard deviations to either side of its median.
-
-    The oracle for `sample_hyper`: as exact as the grid is fine. Raises ValueError for fewer than 3 points.
-    """
-    if points < 3:
-        raise ValueError(f"points must be at least 3, got {points}.")
-    batch, law = RecordedWindows.of(windows), HyperPrior() if law is None else law
-    reach = 6 * law.concentration_spread
-    values = torch.linspace(-reach, reach, points, dtype=torch.float64).exp() * law.concentration_median
-    evidence = torch.stack([batch.log_evidence(value) for value in values])
-    # a density over log alpha0 is alpha0 times that over alpha0
-    probabilities = (evidence + law.concentration.log_prob(values) + values.log()).softmax(0)
-    return GridPosterior(values.numpy(), probabilities.numpy())
-
-
-@dataclass(frozen=True)
-class LearnedConcentration:
-    """alpha0 of maximum evidence and the windows' log evidence there, nats.
-
-    at_bound: the evidence still rises at the end of the searched range, so it names no alpha0, only a direction.
-    """
-
-    concentration: float
-    log_evidence: float
-    at_bound: bool
-
-    def prior(self, base: PriorConfig | None = None) -> PriorConfig:
-        """`base`, or the paper's hyperparameters, with this alpha0."""
-        return replace(PriorConfig() if base is None else base, concentration=self.concentration)
-
-
-def learn_concentration(
-    windows: Sequence[tuple[Diagnostics, Context]], *, low: float = 1e-3, high: float = 1e3
-) -> LearnedConcentration:
-    """alpha0 in [low, high] that maximises the log evidence of the windows, each partition summed out.
-
-    The search is over log alpha0. Raises ValueError unless 0 < low < high.
-    """
-    if not 0 < low < high < math.inf:
-        raise ValueError(f"low and high must satisfy 0 < low < high, both finite, got {low} and {high}.")
-    batch = RecordedWindows.of(windows)
-
-    def loss(log_concentration: float) -> float:
-        return -float(batch.log_evidence(torch.tensor(log_concentration, dtype=torch.float64).exp()))
-
-    # a coarse look first: the evidence is flat towards both ends, and nothing says that it has a single peak
-    coarse = np.linspace(math.log(low), math.log(high), 33)
-    losses = [loss(value) for value in coarse]
-    best = int(np.argmin(losses))
-    around = (coarse[max(best - 1, 0)], coarse[min(best + 1, len(coarse) - 1)])
-    found = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6})
-    if found.fun < losses[best]:
-        return LearnedConcentration(math.exp(found.x), -float(found.fun), at_bound=False)
-    at_bound = best in (0, len(coarse) - 1)
-    return LearnedConcentration(math.exp(coarse[best]), -losses[best], at_bound)

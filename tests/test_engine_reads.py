@@ -123,7 +123,7 @@ class TwoWindows:
                     yield Pass("resolve", start + a, start + b, max(1, masked - 1), masked=masked)
             yield Pass("weld", start + 2, start + 7, 1, ((start + 2, start + 7, 2),), masked=2)
             yield Pass("weld", start + 2, start + 7, 1, masked=1)
-            row._opened = None
+            row.history.opened = None
         raise Stop
 
 

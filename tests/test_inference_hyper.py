@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 import pyro.poutine as poutine
@@ -18,18 +19,11 @@ from pyro import condition
 from scipy import stats
 from scipy.special import logsumexp
 
-from dystruct.inference.hyper import (
-    UNKNOWNS,
-    GridPosterior,
-    HyperPrior,
-    RecordedWindows,
-    concentration_grid,
-    hyper_model,
-    learn_concentration,
-    sample_hyper,
-)
+from dystruct.inference.concentration import GridPosterior, concentration_grid, learn_concentration
+from dystruct.inference.hyper import UNKNOWNS, HyperPrior, RecordedWindows, hyper_model, sample_hyper
 from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, partition_law
 
+EVIDENCE = RecordedWindows.log_evidence
 Z = stats.norm.isf(0.5e-6)  # false-alarm rate 1e-6, two-sided
 WEIGHTS = EvidenceWeights(
     position=torch.zeros(7), position_intercept=0.0, gap=torch.tensor([0.2, -0.5, 1.0, 2.0]), gap_intercept=-1.0
@@ -171,10 +165,10 @@ def windows() -> Windows:
     return simulated(count=6, length=12, prior=PriorConfig(concentration=3.0, evidence_scale=2.0))
 
 
-def plain_concentration(windows: Windows, law: HyperPrior) -> tuple[float, float]:
+def plain_concentration(windows: Windows, law: HyperPrior, low: float = -4, high: float = 5) -> tuple[float, float]:
     """Mean and standard deviation of log alpha0 by the trapezoid rule on another grid."""
     batch = RecordedWindows.of(windows)
-    log_alpha = np.linspace(-4, 5, 300)
+    log_alpha = np.linspace(low, high, 300)
     log_density = [float(batch.log_evidence(torch.tensor(math.exp(x), dtype=torch.float64))) for x in log_alpha]
     prior = stats.norm(math.log(law.concentration_median), law.concentration_spread)
     weight = np.array(log_density) + prior.logpdf(log_alpha)
@@ -192,6 +186,34 @@ def test_the_grid_is_fine_enough(windows: Windows) -> None:
     assert grid.expectation(np.log) == pytest.approx(mean, abs=1e-6)
     spread = math.sqrt(grid.expectation(lambda value: (np.log(value) - mean) ** 2))
     assert spread == pytest.approx(deviation, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("logits", "count", "law", "low", "high"),
+    [
+        ([-2] * 8, 20, HyperPrior(concentration_median=5.0, concentration_spread=0.3), -3, 1),  # far below the prior
+        ([3, -3] * 4, 20, HyperPrior(concentration_median=0.01, concentration_spread=0.3), -5, 2),  # far above it
+        ([-2] * 8, 400, HyperPrior(), -15, 0),  # and farther below a wide one
+        # so narrow that few points of a grid as wide as the prior meet it
+        ([3, -3, -3, 3, -3, -3, 3, -3], 3000, HyperPrior(concentration_spread=4.0), -1.2, -0.6),
+    ],
+)
+def test_the_grid_is_where_the_posterior_is(
+    logits: list[float], count: int, law: HyperPrior, low: float, high: float
+) -> None:
+    """Of many windows that are alike, whose evidence is worked out once."""
+    once = (Diagnostics([0.5] * 9, logits), Context())
+    batch, many = RecordedWindows.of([once]), [once] * count
+    with mock.patch.object(RecordedWindows, "log_evidence", lambda self, value: count * EVIDENCE(batch, value)):
+        grid, (mean, deviation) = concentration_grid(many, law), plain_concentration(many, law, low, high)
+    assert grid.expectation(np.log) == pytest.approx(mean, abs=1e-3 * deviation)
+    assert math.sqrt(grid.expectation(lambda value: (np.log(value) - mean) ** 2)) == pytest.approx(deviation, rel=1e-3)
+    assert max(grid.probabilities[0], grid.probabilities[-1]) < 1e-10 and grid.probabilities.max() < 0.1
+
+
+def test_a_law_too_wide_for_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="smaller concentration_spread"):
+        concentration_grid(MIXED, HyperPrior(concentration_spread=1e3))
 
 
 def test_grid_summaries_of_a_known_law() -> None:

@@ -29,7 +29,8 @@ from torch import Tensor
 from dystruct.inference import posterior
 from dystruct.inference.calibration import Estimate
 from dystruct.inference.calibration.bootstrap import ClusteredMean
-from dystruct.inference.hyper import RecordedWindows, learn_concentration
+from dystruct.inference.concentration import learn_concentration
+from dystruct.inference.hyper import RecordedWindows
 from dystruct.inference.semimarkov import SemiMarkov
 from dystruct.model import (
     Anchoring,
