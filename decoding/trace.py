@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dystruct.inference import StructurePosterior
+    from dystruct.inference.records import WindowRecord
+    from dystruct.model import Structure
 
 FORMAT = "dystruct-trace-1"
 PassKind = Literal["diagnostic", "resolve", "weld"]
-_AGREEMENT = 1e-6  # of cut marginals computed again; the trace has all their digits
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,12 @@ class StructureChosen:
     gap_features: tuple[tuple[float, ...], ...]
     length: LengthInferred | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"StructureChosen(index: {self.index}, ends: {self.ends}, order: {self.order}, passes: {self.passes}, log "
+            f"probability: {self.log_probability:.3f}, entropy: {self.entropy:.3f})"
+        )
+
 
 @dataclass(frozen=True)
 class WindowClosed:
@@ -206,9 +213,8 @@ class Window:
         A decoder of one's own need not have the prior that its settings name: what is computed has to give the recorded
         cut marginals again, else it is None.
         """
-        import torch
-
         from dystruct.inference import posterior
+        from dystruct.inference.records import agrees
         from dystruct.model import Context, Diagnostics, PriorConfig
 
         chosen = self.structure
@@ -222,9 +228,15 @@ class Window:
             )
         except (KeyError, ValueError, TypeError):
             return None
-        recorded = torch.tensor(chosen.cut_marginals, dtype=torch.float64)
-        same = recorded.shape == exact.cut_marginals.shape
-        return exact if same and torch.allclose(exact.cut_marginals, recorded, rtol=0.0, atol=_AGREEMENT) else None
+        return exact if agrees(exact, chosen.cut_marginals) else None
+
+    @property
+    def decoded(self) -> Structure | None:
+        """The structure that it was decoded with, as the posterior, its pictures and its checks take one."""
+        from dystruct.model import Partition, Structure
+
+        chosen = self.structure
+        return None if chosen is None else Structure(Partition(chosen.ends), chosen.order)
 
     def events(self) -> Iterator[Event]:
         """The window's events in the order in which they happened."""
@@ -288,6 +300,25 @@ class Generation:
     def block_count(self) -> int:
         """The number of blocks of all windows."""
         return sum(window.block_count for window in self.windows)
+
+    @property
+    def records(self) -> tuple[WindowRecord, ...]:
+        """Its windows as analysis takes them (`inference_tree`): posterior, tokens, structure.
+
+        ValueError for a decoder without structures, and where the prior that the settings name is not the windows'.
+        """
+        from dystruct.inference.records import records_of_trace
+        from dystruct.model import PriorConfig
+
+        try:
+            prior = PriorConfig(**self.settings["prior"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise ValueError(
+                "the decoding's settings name no prior: take one whose decoder infers structures."
+            ) from error
+        return records_of_trace(
+            self.windows, self.token_texts, prior, max_new_tokens=self.settings.get("max_new_tokens")
+        )
 
     def replay(self) -> Iterator[tuple[Step, tuple[int, ...]]]:
         """Each pass with the response's tokens after it (masks where nothing is committed), window by window."""

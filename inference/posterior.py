@@ -183,7 +183,12 @@ class StructurePosterior:
     # --- probabilities ------------------------------------------------------------------------------------------
 
     def log_prob(self, structure: Structure | Partition) -> float:
-        """Posterior log probability of a structure, or of a partition with its order summed out, nats."""
+        """Posterior log probability of a structure, or of a partition with its order summed out, nats.
+
+        Raises ValueError for one of another length, and for anything else.
+        """
+        if not isinstance(structure, Structure | Partition):
+            raise ValueError(f"structure must be a Structure or a Partition, got {type(structure).__name__}.")
         partition = structure.partition if isinstance(structure, Structure) else structure
         if partition.length != self.length:
             raise ValueError(f"the structure has {partition.length} tokens, the window {self.length}: make them equal.")

@@ -23,6 +23,8 @@ from dystruct.model import (
 from .length import LengthPosterior
 from .posterior import StructurePosterior
 
+_AGREEMENT = 1e-6  # of cut marginals computed again; the trace has all their digits
+
 
 @dataclass(frozen=True, eq=False)
 class WindowRecord:
@@ -83,6 +85,8 @@ class Chosen(Protocol):
     @property
     def edge_logit(self) -> Sequence[float]: ...
     @property
+    def cut_marginals(self) -> Sequence[float]: ...
+    @property
     def position_features(self) -> Sequence[Sequence[float]]: ...
     @property
     def gap_features(self) -> Sequence[Sequence[float]]: ...
@@ -118,7 +122,8 @@ def records_of_trace(
     """The windows of a decoding, each with the posterior that its structure came from.
 
     token_texts: the text of every token. prior: the one under which was decoded. max_new_tokens: N_max, by which the
-    windows' length laws are cut off; None: no limit. Raises ValueError for a window without a structure.
+    windows' length laws are cut off; None: no limit. Raises ValueError for a window without a structure, and for one
+    whose recorded cut marginals another prior gave.
     """
     records = []
     for index, window in enumerate(windows):
@@ -133,9 +138,15 @@ def records_of_trace(
         features = (phi, psi.reshape(len(ell), len(GAP_FEATURES))) if len(phi) else ()
         diagnostics = Diagnostics(h, ell, *features)
         remaining = None if max_new_tokens is None else max_new_tokens - start
+        exact = StructurePosterior(diagnostics, Context(window.opened.previous_instability, remaining), prior)
+        if not agrees(exact, chosen.cut_marginals):
+            raise ValueError(
+                f"window {index} was decoded under another prior, which gave it other cut marginals: take the one of "
+                f"the decoding's settings."
+            )
         records.append(
             WindowRecord(
-                StructurePosterior(diagnostics, Context(window.opened.previous_instability, remaining), prior),
+                exact,
                 start=start,
                 tokens=tuple(token_texts[token] for token in window.closed.tokens),
                 decoded=Structure(Partition(tuple(chosen.ends)), tuple(chosen.order)),
@@ -143,6 +154,13 @@ def records_of_trace(
             )
         )
     return tuple(records)
+
+
+def agrees(exact: StructurePosterior, cut_marginals: Sequence[float]) -> bool:
+    """Whether a posterior gives the cut marginals (L-1,) on record, but for other machines' rounding."""
+    recorded = torch.tensor(cut_marginals, dtype=torch.float64)
+    same = recorded.shape == exact.cut_marginals.shape
+    return same and torch.allclose(exact.cut_marginals, recorded, rtol=0.0, atol=_AGREEMENT)
 
 
 def _length_posterior(law: Inferred) -> LengthPosterior:

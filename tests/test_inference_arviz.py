@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy import stats
 from dystruct.decoding import Block, DyStruct, generate
 from dystruct.inference import StructurePosterior, posterior
 from dystruct.inference.arviz_tree import inference_tree
+from dystruct.inference.plots import plot_posterior, plot_ribbon, plot_structures
 from dystruct.inference.records import WindowRecord, records_of_trace
 from dystruct.inference.without_evidence import without_evidence
 from dystruct.model import (
@@ -231,12 +233,30 @@ def test_windows_of_a_trace_have_the_posterior_that_decoded_them() -> None:
         assert record.posterior.log_prob(record.decoded.partition) == pytest.approx(told.structure.log_probability)
         assert record.decoded.order == told.structure.order
         assert record.posterior.context == Context(told.opened.previous_instability, 24 - told.opened.start)
-    tree = inference_tree(traced, draws=4)
+    for record, told in zip(found.records, found.windows, strict=True):
+        assert record.decoded == told.decoded and record.posterior.log_prob(told.decoded) <= 0
+        assert torch.equal(record.posterior.cut_marginals, told.posterior.cut_marginals)
+        assert len(repr(told.structure)) < 300
+        plot_posterior(record.posterior, told.decoded)
+    tree = inference_tree(found.records, draws=4)
     assert tree["exact"].token.values.tolist() == [found.token_texts[token] for token in found.tokens]
     assert tree["windows"].start.values.tolist() == [window.opened.start for window in found.windows]
     plain = generate(model, ["abc"], Block(3), max_new_tokens=6)[0]
     with pytest.raises(ValueError, match="window 0 has no structure"):
         records_of_trace(plain.windows, plain.token_texts, prior)
+    with pytest.raises(ValueError, match="name no prior"):
+        _ = plain.records
+    assert plain.windows[0].decoded is None
+    for other in (replace(prior, concentration=0.71), PriorConfig()):
+        with pytest.raises(ValueError, match="window 0 was decoded under another prior"):
+            records_of_trace(found.windows, found.token_texts, other)
+    for wrong in (found.windows[0].structure, found.windows[0].structure.ends):
+        for take in (traced[0].posterior.log_prob, traced[0].posterior.log_joint):
+            with pytest.raises(ValueError, match="must be a Structure or a Partition"):
+                take(wrong)
+        for draw in (lambda it: plot_posterior(traced[0].posterior, it), lambda it: plot_structures([it]), plot_ribbon):
+            with pytest.raises(ValueError, match=r"must be a Structure, got .*its `decoded`"):
+                draw(wrong)
 
 
 def test_every_budget_gives_a_record_of_every_window() -> None:
@@ -247,7 +267,7 @@ def test_every_budget_gives_a_record_of_every_window() -> None:
     for budget in range(1, 46):
         decoder = DyStruct(structure="sample", prior=prior)
         found = generate(model, ["abc"], decoder, max_new_tokens=48, budget=budget)[0]
-        records = records_of_trace(found.windows, found.token_texts, prior, max_new_tokens=48)
+        records = found.records
         for record, told in zip(records, found.windows, strict=True):
             known = record.posterior.diagnostics
             assert known.edge_logit.tolist() == list(told.structure.edge_logit)

@@ -20,11 +20,12 @@ from .style import DARK, VERMILLION, axes, legend_above, position_ticks
 
 _TURNS = colormaps["YlGnBu"]  # light to dark without a turn in lightness
 _WHITE_ON = 0.6775  # from here on white is easier to read than black
-_WIDTH, _MARGIN = 0.24, 1.6  # inches of a token, and beside them
+_WIDTH, _MARGIN, _DIGIT = 0.24, 1.6, 0.08  # inches of a token, beside them, and of a digit
 
 
 def _bands(ax: Axes, structure: Structure, bottom: float, height: float) -> None:
-    """A row of blocks at this height, each with its turn."""
+    """A row of blocks at this height, each with its turn, where there is room for it."""
+    inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / structure.length
     for turn, block in enumerate(structure.order):
         start, end = structure.partition.blocks[block]
         late = turn / max(structure.partition.count - 1, 1)
@@ -32,10 +33,11 @@ def _bands(ax: Axes, structure: Structure, bottom: float, height: float) -> None
         band = Rectangle((start, bottom), end - start, height, facecolor=_TURNS(shade), edgecolor="black", linewidth=1)
         band.set_gid(f"block {block}")
         ax.add_patch(band)
-        ax.text(
-            (start + end) / 2, bottom + height / 2, str(turn + 1), ha="center", va="center_baseline",
-            fontsize=8, color="white" if shade > _WHITE_ON else "black",
-        )  # fmt: skip
+        if (end - start) * inches > _DIGIT * len(str(turn + 1)):
+            ax.text(
+                (start + end) / 2, bottom + height / 2, str(turn + 1), ha="center", va="center_baseline",
+                fontsize=8, color="white" if shade > _WHITE_ON else "black",
+            )  # fmt: skip
 
 
 def plot_ribbon(
@@ -49,8 +51,9 @@ def plot_ribbon(
     """One structure of L tokens as a ribbon under what speaks for it.
 
     cut_marginals (L-1,): bars between the tokens. instability (L,): a line over them. tokens (L,): their texts. Raises
-    ValueError on another number of any of them.
+    ValueError on another number of any of them, and for what is no Structure.
     """
+    _check(structure)
     length = structure.length
     bare = cut_marginals is None and instability is None
     ax = axes(ax, _MARGIN + _WIDTH * length, 1.1 if bare else 2.6)
@@ -76,6 +79,13 @@ def plot_ribbon(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
+
+
+def _check(structure: object) -> None:
+    if not isinstance(structure, Structure):
+        raise ValueError(
+            f"structure must be a Structure, got {type(structure).__name__}; a traced window's is its `decoded`."
+        )
 
 
 def _numbers(name: str, values: ArrayLike, size: int) -> np.ndarray:
@@ -111,8 +121,10 @@ def plot_structures(
 ) -> Axes:
     """Structures of one length as rows of bands, the first on top, each with its label on the left.
 
-    Raises ValueError if there is none, or if lengths or the number of labels differ.
+    Raises ValueError if there is none, if lengths or the number of labels differ, and for what is no Structure.
     """
+    for structure in structures:
+        _check(structure)
     if not structures or len({structure.length for structure in structures}) > 1:
         raise ValueError("structures must hold at least one structure, all of one length.")
     names = [str(row + 1) for row in range(len(structures))] if labels is None else list(labels)
