@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dystruct.decoding import UserError
+from dystruct.decoding.json_lines import Held
 from dystruct.decoding.study import decodings
 from dystruct.decoding.study.__main__ import app
 from dystruct.decoding.study.along import LONGEST, SHORTEST, measure_windows
@@ -21,6 +25,8 @@ from dystruct.model import PriorConfig
 from scripted import backbone, hashed, uneven_weights
 
 SETTINGS = {"study": "test", "seed": 1}
+FIRST = b'{"format": "dystruct-study-1", "study": "test", "seed": 1}\n'
+NO_KEYS = (b"[[1]]", b'[{"a": 1}]', b"[null]", b"[true]", b"[0.5]", b"7", b"null")
 QUESTIONS = ["ab", "cdef", "gab"]
 PROBLEMS = [Problem("logic", "letters", question, "abcdefghij" * 2, "x") for question in QUESTIONS]
 
@@ -134,7 +140,7 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with (
         open_records(path, SETTINGS),
-        pytest.raises(UserError, match="another process"),
+        pytest.raises(Held, match="Another process"),
         open_records(path, SETTINGS),
     ):
         pass
@@ -149,14 +155,61 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
         (b'{"format": "other"}\n', "no file of measurements"),
         (b"\x7b\n", "no file of measurements"),
         (b'{"format": "dystruct-study-1"}\n{"value": 3}\n', "no file of measurements"),
+        (b'{"question": "one line"}', "no file of measurements"),
+        (b'{"question": "a line"}\n{"question": "another"}', "no file of measurements"),
+        (b'{"format": "dystruct-study-1", "study": "other", "se', "no file of measurements"),
+        (b"\xff\n", "line 1: 'utf-8' codec"),
+        (b"\xff", "no file of measurements"),
+        (b"[" * 100_000 + b"\n", "no file of measurements"),
+        (b"[]\n", "no file of measurements"),
+        (FIRST + b'"\xff"\n', "line 2: 'utf-8' codec"),
+        *((FIRST + b'{"key": %b}\n' % key, "line 2: it is no record") for key in NO_KEYS),
     ],
 )
 def test_other_files_are_left_alone(content: bytes, said: str, tmp_path: Path) -> None:
+    """With what stands behind their last line end, too."""
     path = tmp_path / "r.jsonl"
+    for written in (content, content + b'{"key": ["logic'):
+        path.write_bytes(written)
+        with pytest.raises(UserError, match=said if written == content else None), open_records(path, SETTINGS):
+            pass
+        assert path.read_bytes() == written
+    if "seed 2" not in said:
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="no file of measurements"):
+            read_records([path])
+
+
+@given(content=st.binary() | st.builds(lambda cut, more: FIRST[:cut] + more, st.integers(0, len(FIRST)), st.binary()))
+def test_no_whole_line_is_ever_lost(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    """Whatever a file holds, opening it either is an error and changes nothing, or keeps its lines."""
+    path = tmp_path_factory.mktemp("any") / "r.jsonl"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=said), open_records(path, SETTINGS):
+    try:
+        with open_records(path, SETTINGS):
+            pass
+    except UserError:
+        assert path.read_bytes() == content
+    else:
+        assert FIRST.startswith(content) or content.startswith(FIRST)
+        assert path.read_bytes() == (content[: content.rfind(b"\n") + 1] or FIRST)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("pipe", "is no regular file"), (".", "cannot be written"), ("x" * 300, "cannot be written")]
+)
+def test_records_are_written_to_files_alone(tmp_path: Path, name: str, said: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=rf"{said}.*; choose another"), open_records(tmp_path / name, SETTINGS):
         pass
-    assert path.read_bytes() == content
+
+
+def test_records_are_ordered_by_keys_of_texts_and_numbers(tmp_path: Path) -> None:
+    path, keys = tmp_path / "r.jsonl", [("b",), (10,), ("a", 1), (9, "a"), ("a", "b"), ()]
+    with open_records(path, SETTINGS) as records:
+        for key in keys:
+            records.append(key)
+    assert [record["key"] for record in read_records([path])[1]] == [[], [9, "a"], [10], ["a", 1], ["a", "b"], ["b"]]
 
 
 def test_records_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
@@ -179,7 +232,7 @@ def test_records_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         (["decode", "{}/r", "--free", "--groups", "R3"], "--execute-code"),
         (["decode", "{}/r", "--along", "--groups", "R33"], "no group 'R33'"),
         (["decode", "{}/r", "--along", "--groups", "chosen", "--settings", "{}/none"], "cannot be read"),
-        (["windows", "{}/none/r", "--domains", "logic", "--problems", "1"], "Nothing can be written"),
+        (["windows", "{}/none/r", "--domains", "logic", "--problems", "1"], "cannot be written"),
         (["report", "{}/r.json", "--windows", "{}/none"], "cannot be read"),
         (["report", "{}/r.json", "--tables", "{}/none.md"], "cannot be read"),
     ],
