@@ -25,8 +25,8 @@ REFERENCE = dystruct.model dystruct.inference dystruct.inference.arviz_tree dyst
     dystruct.inference.records dystruct.decoding dystruct.decoding.calibration dystruct.decoding.evaluation.against \
     dystruct.decoding.evaluation.answers dystruct.decoding.evaluation.comparison \
     dystruct.decoding.evaluation.joined dystruct.decoding.evaluation.local dystruct.decoding.evaluation.paired dystruct.decoding.evaluation.recorded \
-    dystruct.decoding.evaluation.run_folder dystruct.decoding.evaluation.statistics dystruct.decoding.evaluation.structures \
-    dystruct.decoding.evaluation.summary dystruct.decoding.evaluation.tables dystruct.decoding.replay \
+    dystruct.decoding.evaluation.run_folder dystruct.decoding.evaluation.run_record dystruct.decoding.evaluation.statistics \
+    dystruct.decoding.evaluation.structures dystruct.decoding.evaluation.summary dystruct.decoding.evaluation.tables dystruct.decoding.replay \
     dystruct.decoding.tiny.problems dystruct.decoding.tiny.scoring dystruct.decoding.unmasking
 
 PYTHON = python3.11 python3

@@ -17,7 +17,7 @@ from dystruct.decoding import UserError
 from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.agreement import compare, filled
 from dystruct.decoding.evaluation.local import run_local
-from dystruct.decoding.evaluation.run_folder import read_items, read_run
+from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.tiny.problem import Problem
 from evaluation_runs import with_the_embedded_models_weights

@@ -30,7 +30,7 @@ from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from dystruct.decoding.evaluation.local import run_local
-from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.run_record import read_items
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.plain import as_plain

@@ -23,7 +23,7 @@ from dystruct.decoding.engine import Finished
 from dystruct.decoding.evaluation import harness, harness_run
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings
-from dystruct.decoding.evaluation.run_folder import read_items, read_run
+from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.evaluation.sweep import PlannedRun, is_scored, read_sweep, state
 from harness_runs import GSM8K, HUMANEVAL, RUN, SAID, TASKS, _no_network_wait, asked, data, settings_of  # noqa: F401

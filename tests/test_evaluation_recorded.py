@@ -15,7 +15,8 @@ from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.draws import with_draw
 from dystruct.decoding.evaluation.local import run_local
 from dystruct.decoding.evaluation.recorded import recorded
-from dystruct.decoding.evaluation.run_folder import SUMMARY, RunFolder, read_items
+from dystruct.decoding.evaluation.run_folder import RunFolder
+from dystruct.decoding.evaluation.run_record import SUMMARY, read_items
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.tiny.problem import Problem

@@ -10,7 +10,9 @@ import shutil
 import signal
 import time
 import warnings
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,11 @@ from hypothesis import strategies as st
 from dystruct.decoding import Generation, UserError, generate
 from dystruct.decoding.evaluation import local, tasks
 from dystruct.decoding.evaluation.local import Progress, run_local
-from dystruct.decoding.evaluation.run_folder import RunFolder, key_of, make_folder, read_items, read_run, read_traces
+from dystruct.decoding.evaluation.run_folder import RunFolder, make_folder
+from dystruct.decoding.evaluation.run_record import key_of, read_items, read_run, read_traces
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
+from dystruct.decoding.json_lines import Held
 from dystruct.decoding.tiny.problem import Problem
 from evaluation_runs import make_run
 from scripted import backbone, hashed
@@ -134,10 +138,35 @@ def test_other_settings_in_the_same_folder_are_an_error(tmp_path: Path, asked: l
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
-def test_a_folder_is_held_by_one_process(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, SETTINGS, {}), pytest.raises(UserError, match="Another process"):
-        RunFolder(tmp_path, SETTINGS, {})
-    RunFolder(tmp_path, SETTINGS, {}).close()
+@pytest.mark.parametrize("two", [None, 0, 1])
+@pytest.mark.parametrize("one", [None, 0, 1])
+def test_a_folder_is_held_by_one_process_or_by_parts(tmp_path: Path, one: int | None, two: int | None) -> None:
+    with RunFolder(tmp_path, SETTINGS, {}, part=one):
+        if None in (one, two) or one == two:
+            with pytest.raises(Held, match=r"^Another process is writing to .*; wait for it, or name another"):
+                RunFolder(tmp_path, SETTINGS, {}, part=two)
+        else:
+            RunFolder(tmp_path, SETTINGS, {}, part=two).close()
+    RunFolder(tmp_path, SETTINGS, {}, part=two).close()
+
+
+def test_a_file_that_another_process_begins_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there as soon as this process has looked for it in vain."""
+    real = os.path.exists
+
+    def looked(path: Any) -> bool:
+        found = real(path)
+        if not found and str(path).endswith(".jsonl"):
+            Path(path).touch()
+        return found
+
+    monkeypatch.setattr(os.path, "exists", looked)
+    monkeypatch.setattr(Path, "exists", looked)
+    with RunFolder(tmp_path, SETTINGS, {}) as folder:
+        folder.add(record(0), {"a": 1})
+    assert len(read_items(tmp_path)) == 1
 
 
 def test_parts_share_a_folder(tmp_path: Path) -> None:
@@ -150,6 +179,20 @@ def test_parts_share_a_folder(tmp_path: Path) -> None:
     assert [trace["of"] for _, trace in read_traces(tmp_path)] == [0, 1]
 
 
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_parts_agree_on_the_attempt(tmp_path: Path, order: tuple[int, ...]) -> None:
+    """Whichever opens the folder first; it is listed once."""
+    for attempt in range(3):
+        with ExitStack() as opened:
+            parts = {
+                part: opened.enter_context(RunFolder(tmp_path, SETTINGS, {"of": part}, part=part)) for part in order
+            }
+            for part, folder in parts.items():
+                folder.add(record(part, seed=attempt))
+    assert [line["attempt"] for line in read_items(tmp_path)] == [0, 1, 2] * 3
+    assert read_run(tmp_path)["environments"] == [{"of": 0}] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -159,7 +202,9 @@ def test_parts_share_a_folder(tmp_path: Path) -> None:
         ("run.json", '{"format": "dystruct-run-1", "settings": [], "environments": 1}', "damaged"),
         ("items.jsonl", "{\n", "damaged"),
         ("items.jsonl", "[" * 100_000 + "\n", "damaged"),
+        ("items.jsonl", "\udcff\n", "damaged .line 1: 'utf-8' codec"),
         ("items.jsonl", "3\n", "damaged .line 1: it is no record"),
+        ("items.jsonl", '{"task": "t", "item": 0, "seed": [0], "draw": 0}\n', "damaged"),
         ("items.jsonl", '{"task": "t", "item": 0, "seed": 0}\n', "damaged .line 1: it is no record"),
         ("items.jsonl", '{"task": "t", "item": "0", "seed": 0, "draw": 0}\n', "damaged"),
         ("items.jsonl", '{"task": "t", "item": 0, "seed": 0, "draw": 0, "trace": [1]}\n', "damaged"),
@@ -167,12 +212,18 @@ def test_parts_share_a_folder(tmp_path: Path) -> None:
         ("traces.jsonl", "", "not all there"),
     ],
 )
-def test_damage_is_told(tmp_path: Path, name: str, content: str, says: str) -> None:
+def test_damage_is_told_and_left_as_it_is(tmp_path: Path, name: str, content: str, says: str) -> None:
+    """Nor is what a kill left behind the last line cut off, or an attempt counted, before all is looked at."""
     with RunFolder(tmp_path, SETTINGS, {}) as folder:
         folder.add(record(0), {"a": 1})
-    (tmp_path / name).write_text(content)
+    for left in ("items.jsonl", "traces.jsonl"):
+        with (tmp_path / left).open("a") as file:
+            file.write("{")
+    (tmp_path / name).write_text(content, encoding="utf-8", errors="surrogateescape")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(UserError, match=says):
         RunFolder(tmp_path, SETTINGS, {})
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_items_without_run_json_are_told(tmp_path: Path) -> None:

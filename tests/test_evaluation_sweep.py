@@ -10,7 +10,7 @@ import pytest
 from command_line import Run
 from dystruct.decoding import DyStruct, UserError
 from dystruct.decoding.evaluation import tasks
-from dystruct.decoding.evaluation.run_folder import read_items
+from dystruct.decoding.evaluation.run_record import read_items
 from dystruct.decoding.evaluation.summary import load_summary
 from dystruct.decoding.evaluation.sweep import State, read_sweep, state, texts
 from dystruct.model import PriorConfig

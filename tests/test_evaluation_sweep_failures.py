@@ -16,7 +16,8 @@ from command_line import Run
 from dystruct.decoding import UserError, parallel
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.evaluation import local
-from dystruct.decoding.evaluation.run_folder import RunFolder, read_run
+from dystruct.decoding.evaluation.run_folder import RunFolder
+from dystruct.decoding.evaluation.run_record import read_run
 from sweep_runs import FILE, asked, loaded, planned  # noqa: F401 - fixtures
 
 

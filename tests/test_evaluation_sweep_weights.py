@@ -13,7 +13,7 @@ import dystruct.decoding
 from command_line import Run
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
-from dystruct.decoding.evaluation.run_folder import read_items, read_run
+from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.plain import as_plain
 from dystruct.model import EvidenceWeights
 from scripted import backbone, hashed, uneven_weights

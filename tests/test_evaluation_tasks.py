@@ -14,7 +14,7 @@ from command_line import Run
 from dystruct.decoding import Block, Daedal, DyStruct, Fixed, UserError, generate
 from dystruct.decoding.evaluation import local, tasks
 from dystruct.decoding.evaluation.figures import confidences, figures, repetition
-from dystruct.decoding.evaluation.run_folder import read_items, read_run
+from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.tasks import COUNTS, DOMAINS, items, score, value_of
 from dystruct.decoding.named import named_decoder

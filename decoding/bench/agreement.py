@@ -24,7 +24,7 @@ from scipy.stats import binomtest
 from ..backbone import load, model_folder
 from ..errors import UserError
 from ..evaluation.local import Progress, run_local
-from ..evaluation.run_folder import key_of, read_traces
+from ..evaluation.run_record import key_of, read_traces
 from ..evaluation.settings import RunSettings, identity
 from ..evaluation.statistics import mcnemar
 from ..files import check_file_target, save_json

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..files import save_text
 from .item_record import LIKELIHOOD, MOST
-from .run_folder import KEY, SUMMARY, damaged, has_items, key_of
+from .run_record import KEY, SUMMARY, damaged, has_items, key_of
 from .summary import RunSummary, scored_items
 
 ANSWERS = "answers.csv"

@@ -20,7 +20,8 @@ from ..trace import Generation
 from .figures import figures
 from .item_record import LIKELIHOOD, check_items
 from .local import Progress
-from .run_folder import RunFolder, read_items
+from .run_folder import RunFolder
+from .run_record import read_items
 from .settings import RunSettings
 
 

@@ -33,7 +33,8 @@ from .harness_code import limited_code, whole_answers
 from .harness_records import HarnessRecords
 from .likelihood import LikelihoodSettings
 from .local import Progress
-from .run_folder import SAMPLES, SCORES, RunFolder, shorter
+from .run_folder import RunFolder
+from .run_record import SAMPLES, SCORES, shorter
 from .settings import RunSettings, defaults_of, free_of, prior_of
 from .tasks import FOLDER
 

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 from ..plain import from_plain
 from .figures import Figures
-from .run_folder import damaged, named
+from .run_record import damaged, named
 
 LIKELIHOOD = "likelihood"  # the stop reason of such a record
 _OF_WINDOWS = ("map_probability", "entropy", "log_probability")  # None together, where no window has a structure

@@ -26,7 +26,8 @@ from .draws import with_draw
 from .environment import attempt
 from .figures import figures
 from .item_record import check_items
-from .run_folder import SAMPLES, Key, RunFolder, damaged, key_of, read_items, shorter
+from .run_folder import RunFolder
+from .run_record import SAMPLES, Key, damaged, key_of, read_items, shorter
 from .settings import RunSettings, defaults_of, free_of, prior_of
 
 

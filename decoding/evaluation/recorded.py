@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import UserError
 from ..trace import Generation
 from .item_record import LIKELIHOOD
-from .run_folder import damaged, key_of, named, read_items, read_run, read_traces
+from .run_record import damaged, key_of, named, read_items, read_run, read_traces
 
 _SHOWN = 8  # numbers that a sentence lists
 

@@ -16,7 +16,8 @@ from .answers import ANSWERS, has_answers, read_answers, save_answers
 from .comparison import told_apart
 from .joined import holds, joined
 from .pictures import pictures
-from .run_folder import SUMMARY, make_folder
+from .run_folder import make_folder
+from .run_record import SUMMARY
 from .summary import RunSummary, TaskSummary, load_summary
 from .table import ENDINGS, contents
 from .tables import all_tables

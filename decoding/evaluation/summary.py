@@ -20,7 +20,7 @@ from ..files import save_json
 from ..kinds import is_whole
 from ..plain import as_plain
 from .item_record import check_items
-from .run_folder import SCORES, SUMMARY, damaged, has_items, read_items, read_run
+from .run_record import SCORES, SUMMARY, damaged, has_items, read_items, read_run
 from .settings import check_described
 from .statistics import Mean, mean
 from .tasks import DOMAINS, chain, items

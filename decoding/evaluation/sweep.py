@@ -38,7 +38,7 @@ from .agreement import compare, filled
 from .checks import check_run
 from .likelihood import LikelihoodSettings
 from .local import asked_items, text_count, told
-from .run_folder import SCORES, begun, damaged, read_items, read_run
+from .run_record import SCORES, begun, damaged, read_items, read_run
 from .settings import RunSettings, check_described, defaults_of, free_of
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists

@@ -146,8 +146,8 @@ def _make(waiting: Sequence[tuple[PlannedRun, _Source, int]], out: Path) -> list
     Raises UserError for what is wrong before the first one is begun. Of several processes that were launched together
     each run's results are put together at its end, so that all of them have to stop where one fails.
     """
-    from ..evaluation.run_folder import Held
     from ..evaluation.sweep import is_finished, naming
+    from ..json_lines import Held
     from ..parallel import process_count
 
     if not waiting:
