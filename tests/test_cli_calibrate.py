@@ -20,6 +20,7 @@ from dystruct.decoding.errors import UserError
 from dystruct.decoding.terminal import measure_commands
 from dystruct.decoding.tiny import problems
 from dystruct.decoding.tiny.problem import Problem
+from dystruct.inference import calibration as inference_calibration
 from dystruct.inference.calibration import from_windows
 from dystruct.model import EvidenceWeights
 from scripted import EOS, backbone, hashed, uneven_weights, written
@@ -126,6 +127,8 @@ def test_what_calibrate_refuses_it_refuses_before_it_works(run: Run, letters: li
     run("calibrate", "w.json", "--domain", "physics").refused("--domain", "'physics'", "logic")
     run("calibrate", "w.json", "--trajectory", "other").refused("--trajectory", "'other'", "own")
     run("calibrate", "w.json", "--save", "w.json").refused("different files")
+    for option in ("--save", "--svg", "--file"):
+        run("calibrate", "w.json", option, "./w.json.windows").refused("'w.json.windows' is where the windows are kept")
     run("calibrate", "none/w.json").refused("no folder 'none'")
     run("calibrate", "w.json", "--svg", ".").refused("is a folder")
     run("calibrate", "w.json", "--problems", "1").refused("--problems")
@@ -141,8 +144,55 @@ def test_a_model_without_errors_is_not_calibrated(
     model = backbone(written(lambda known, place: EOS))
     monkeypatch.setattr(dystruct.decoding, "load", lambda name, **options: model)
     outcome = run("calibrate", "w.json", "--domain", "maths")
-    assert outcome.status == 2 and os.listdir() == []
-    assert "The weights cannot be fitted: " in outcome.err and "take more problems" in outcome.err
+    assert outcome.status == 2 and os.listdir() == ["w.json.windows"]
+    assert "The weights cannot be fitted, and 'w.json.windows' keeps what was diagnosed: the problems" in outcome.err
+    assert "take more problems" in outcome.err
+
+
+def test_windows_are_kept_until_the_weights_are_fitted(
+    run: Run, letters: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, penalties = inference_calibration.calibrate, []
+
+    def fit(*given: Any, penalty: float, **settings: Any) -> Any:
+        penalties.append(penalty)
+        if penalty < 1e-3:
+            raise ValueError("the fit has stopped; raise the penalty.")
+        return real(*given, penalty=penalty, **settings)
+
+    monkeypatch.setattr(inference_calibration, "calibrate", fit)
+    options = ("--problems", "3", "--domain", "maths")
+    failed = run("calibrate", "w.json", *options, "--penalty", "0.0001")
+    assert failed.status == 2 and failed.err.endswith(
+        "keeps what was diagnosed: the fit has stopped; raise the penalty.\n"
+    )
+    assert os.listdir() == ["w.json.windows"]
+    monkeypatch.setattr(calibration, "windows_along_reference", lambda *given, **settings: pytest.fail("it has them"))
+    assert run("calibrate", "w.json", *options, "--penalty", "0.01").status == 0
+    assert os.listdir() == ["w.json"] and penalties == [0.0001, 0.01]
+
+
+def test_of_two_equal_calibrations_both_end_well(
+    run: Run, letters: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one has fitted the windows, and removed them, while this one was fitting them."""
+    real = inference_calibration.calibrate
+
+    def fit(*given: Any, **settings: Any) -> Any:
+        Path("w.json.windows").unlink()
+        return real(*given, **settings)
+
+    monkeypatch.setattr(inference_calibration, "calibrate", fit)
+    assert run("calibrate", "w.json", "--problems", "3", "--domain", "maths").status == 0
+    assert os.listdir() == ["w.json"]
+
+
+@pytest.mark.parametrize("content", ['{"question": "ab"}', '{"question": "ab"}\n{"question"', "notes"])
+def test_a_file_of_one_s_own_is_no_place_for_windows(run: Run, letters: list[tuple[Any, ...]], content: str) -> None:
+    Path("w.json.windows").write_text(content)
+    outcome = run("calibrate", "w.json", "--problems", "3", "--domain", "maths")
+    assert outcome.status == 2 and "'w.json.windows' is no file of measurements" in outcome.err
+    assert Path("w.json.windows").read_text() == content and os.listdir() == ["w.json.windows"]
 
 
 # --- weights from a file ---------------------------------------------------------------------------------------------

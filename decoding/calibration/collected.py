@@ -63,6 +63,6 @@ def collected_windows(
                 if report is not None:
                     rate = (time.monotonic() - began) / observed
                     report(len(order) - len(behind), rate * sum(lengths[index] for index in behind))
-    windows = [window for record in read_records([path], format=FORMAT)[1] for window in record["windows"]]
+        windows = [window for record in read_records([path], format=FORMAT)[1] for window in record["windows"]]
     windows.sort(key=lambda window: window["problem"])
     return [DiagnosedWindow(**window, domain=known[window["problem"]].domain) for window in windows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -153,11 +154,16 @@ def calibrate(
     if trajectory not in ("reference", "own"):
         raise UserError(f"--trajectory must be reference or own, not {trajectory!r}.")
     targets = [path for path in (weights, save, svg) if path is not None]
-    named = targets if file is None else [*targets, file]
-    if len({path.resolve() for path in named}) < len(named):
-        raise UserError("The weights, --save, --svg and --file must be different files; give each its own name.")
     for path in targets:
         check_file_target(path)
+    named = [os.path.realpath(path) for path in (*targets, file) if path is not None]
+    if len(set(named)) < len(named):
+        raise UserError("The weights, --save, --svg and --file must be different files; give each its own name.")
+    diagnosed = weights.with_name(weights.name + ".windows")
+    if os.path.realpath(diagnosed) in named:
+        raise UserError(
+            f"{str(diagnosed)!r} is where the windows are kept until the weights are fitted; give another name."
+        )
     from dystruct.model import PriorConfig
 
     from ..backbone import model_folder
@@ -196,7 +202,6 @@ def calibrate(
         collect = functools.partial(
             windows_on_own_trajectory, backbone, decoder=decoder, seed=seed, batch_size=batch_size, chat=chat
         )
-    diagnosed = weights.with_name(weights.name + ".windows")
     with status("diagnosing"), memory_errors(batch_size):
         windows = collected_windows(
             diagnosed, asked, backbone, known, collect, beyond,
@@ -208,8 +213,9 @@ def calibrate(
         try:
             found = fit(windows, penalty=penalty, intercept=intercept, seed=seed, nuts=nuts)
         except ValueError as error:
-            diagnosed.unlink()
-            raise UserError(f"The weights cannot be fitted: {error}") from error
+            raise UserError(
+                f"The weights cannot be fitted, and {str(diagnosed)!r} keeps what was diagnosed: {error}"
+            ) from error
     summary = {**settings, **provenance(found.report)}
     write_calibration(weights, found.fit.weights, fingerprint(folder), summary)
     report = json.dumps({**settings, **found.report.as_dict()}, indent=1)
@@ -219,7 +225,7 @@ def calibrate(
         from .calibration_table import picture
 
         save_text(svg, picture(found))
-    diagnosed.unlink()
+    diagnosed.unlink(missing_ok=True)  # another process may have fitted the same
     if as_json:
         typer.echo(report)
     else:
