@@ -89,8 +89,9 @@ def test_code_needs_its_flag_and_tasks_their_names(tmp_path: Path, data: dict[st
         load_tasks(["gsm9k"], {})
     with pytest.raises(UserError, match="none of the tasks"):
         load_tasks(["gsm8k"], {"mbpp": tmp_path})
-    with pytest.raises(UserError, match="There is no data for gsm8k at"):
-        load_tasks(["gsm8k"], {"gsm8k": tmp_path / "none"})
+    for name in ("none", "x" * 300):
+        with pytest.raises(UserError, match="There is no data for gsm8k at"):
+            load_tasks(["gsm8k"], {"gsm8k": tmp_path / name})
     only_test = settings_of({"gsm8k": data["gsm8k"] / "test.jsonl"})
     with pytest.raises(UserError, match="or --shots 0"):
         run_harness(replace(RUN, tasks=("gsm8k",)), only_test, model, {}, tmp_path / "run")

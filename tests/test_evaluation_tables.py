@@ -341,6 +341,8 @@ def test_a_table_s_shape_is_checked() -> None:
 def test_what_is_no_result_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no result of `dystruct eval` at"):
         find_runs([tmp_path])
+    with pytest.raises(UserError, match="is no result of `dystruct eval`"):
+        load_summary(tmp_path / ("x" * 300))
     (tmp_path / "summary.json").write_text('{"format": "other"}')
     with pytest.raises(UserError, match="is no result of `dystruct eval`"):
         load_summary(tmp_path / "summary.json")
@@ -376,8 +378,9 @@ def test_tables_need_a_folder_that_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     with pytest.raises(UserError, match="is a file"):
         report([run], tmp_path / "file")
-    with pytest.raises(UserError, match="cannot be made"):
-        report([run], tmp_path / ("x" * 300))
+    for summaries in (False, True):
+        with pytest.raises(UserError, match="cannot be made"):
+            report([run], tmp_path / ("x" * 300), summaries=summaries)
     with pytest.raises(UserError, match="There is no result"):
         report([tmp_path / ("x" * 300)], tmp_path / "out")
     assert (tmp_path / "file").read_text() == "kept" and not (tmp_path / "out").exists()

@@ -11,8 +11,10 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+import dystruct.decoding
 from command_line import SMALL, Run
 from dystruct.decoding import DECODERS, Block, DyStruct, Fixed, Generation, UserError, generate
+from dystruct.decoding.backbone import loading
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings
@@ -68,6 +70,31 @@ def test_a_picture_does_not_replace_the_trace(run: Run, saved: Path, arguments: 
     Path("other.json").write_bytes(before)
     run("show", "t.json", *arguments).refused("the trace that is shown")
     assert saved.read_bytes() == Path("other.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["x" * 300, f"{'x' * 300}/y", "x/" * 3000 + "y"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show {}", "show {} --item t:0", "show t.json --svg {}", "show t.json --html {}",
+        "show t.json --html p.html --beside {}",
+        "generate abc --model {}", "generate abc --save {}", "generate --file {}", "generate abc --weights {}",
+        "compare abc --model {}", "compare abc --decoder dystruct --weights {}",
+        "accuracy --domain logic --model {}", "accuracy --domain logic --save {}",
+        "calibrate {}", "calibrate w.json --domain logic --model {}", "calibrate w.json --file {}",
+        "calibrate w.json --save {}", "calibrate w.json --svg {}",
+        "train {}", "train a --start-from {}",
+        "eval out --tasks tiny_logic --model {}", "eval out --tasks tiny_logic --weights {}",
+        "sweep {} out", "tables {} --out out",
+    ],
+)  # fmt: skip
+def test_a_name_that_no_file_can_have_is_refused(
+    run: Run, saved: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+) -> None:
+    if "--model" in command or "--weights" in command:
+        monkeypatch.setattr(dystruct.decoding, "load", loading.load)
+    run(*command.format(name).split()).refused()
+    assert os.listdir() == ["t.json"]
 
 
 @pytest.mark.parametrize("arguments", [("train", ""), ("calibrate", ""), ("accuracy", "--save", "")])
@@ -343,6 +370,8 @@ def test_compare_refuses_what_is_no_unicode(run: Run) -> None:
         (agreement, ("runs", "--problems", "0"), "--problems"),
         (agreement, ("runs", "--decoders", "block", "block"), "twice"),
         (agreement, ("file/runs",), "'file/runs'"),
+        (bench, ("--out", "x" * 300), "choose another name"),
+        (agreement, ("x" * 300,), "cannot be made"),
     ],
 )
 def test_benchmarks_refuse_before_they_measure(

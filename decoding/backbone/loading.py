@@ -6,6 +6,7 @@ Everything that can be wrong with a model's name, its files or this machine ends
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -143,7 +144,7 @@ def model_folder(name_or_path: str | Path, revision: str | None = None) -> Path:
 def _find(name_or_path: str | Path, revision: str | None) -> _Source:
     name = str(name_or_path)
     folder = Path(str(files("dystruct.decoding.tiny"))) if name == TINY else Path(name_or_path)
-    if folder.exists() or not _HUB_NAME.fullmatch(name):
+    if os.path.exists(folder) or not _HUB_NAME.fullmatch(name):  # Path.exists raises for a name that is too long
         if revision is not None:
             raise UserError(f"revision has no use with the folder {name!r}; leave it out.")
         return _Source(name, folder, str(folder), {"local_files_only": True})
@@ -179,10 +180,10 @@ def _reach(name: str, revision: str | None) -> None:
 
 
 def _read_config(source: _Source) -> dict[str, Any]:
-    if not source.folder.is_dir():
+    if not os.path.isdir(source.folder):
         raise UserError(f"There is no model folder {source.name!r}; give a folder with a config.json, or {TINY!r}.")
     path = source.folder / "config.json"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UserError(
             f"The folder {source.name!r} is no model: it has no config.json; give a Hugging Face model folder."
         )

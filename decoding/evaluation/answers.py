@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def save_answers(path: Path, answers: Sequence[Mapping[str, Any]]) -> None:
 
 def _folder(place: Path) -> Path | None:
     """The folder of a run's place, for which its summary's file stands, too; None of a file of another name."""
-    if place.is_dir():
+    if os.path.isdir(place):
         return place
     return place.parent if place.name == SUMMARY else None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -80,7 +81,7 @@ def run_harness(
     with limited_code(execute_code=settings.execute_code):
         loaded = load_tasks(settings.tasks, harness.data)
         for task in loaded:
-            if task.task_name in harness.data and not harness.data[task.task_name].is_dir():
+            if task.task_name in harness.data and not os.path.isdir(harness.data[task.task_name]):
                 _check_examples(task, settings.shots)
         docs = {task.task_name: list(task.eval_docs)[: settings.limit] for task in loaded}
         described = settings.described(identity, lm.decoder, _told(docs))
@@ -152,14 +153,14 @@ def _known_tasks() -> TaskManager:
 
 def _with_data(name: str, path: Path) -> dict[str, Any]:
     """What makes a task take local files: one for its test split, or a folder of files named by their splits."""
-    if path.is_dir():
+    if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         files = {file.name.partition(".")[0]: str(file) for file in sorted(path.iterdir()) if ".json" in file.name}
     else:
-        files = {"test": str(path)} if path.is_file() else {}
+        files = {"test": str(path)} if os.path.isfile(path) else {}
     if "test" not in files:
         raise UserError(f"There is no data for {name} at {str(path)!r}; give a file, or a folder with a test.jsonl.")
     changed: dict[str, Any] = {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
-    if not path.is_dir():
+    if not os.path.isdir(path):
         changed |= {"training_split": None, "validation_split": None, "fewshot_split": None}
     return changed
 

@@ -87,7 +87,7 @@ def report(
     kept = _to_keep(places, runs, of_answers.answers, out, {CONTENTS, *texts, *drawn}) if summaries else {}
     make_folder(out)
     for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept):
-        if path.parent.exists():
+        if os.path.exists(path.parent):
             check_file_target(path)
     for path, save in kept.items():
         make_folder(path.parent)
@@ -118,7 +118,7 @@ def _written_before(out: Path) -> list[Path]:
     names = re.findall(r"^## ([\w.-]+)$", text, re.MULTILINE)
     files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
     files += [path for path in sorted(out.glob("*.png")) if _PICTURE.fullmatch(path.name)]
-    return [path for path in files if path.is_file()]
+    return [path for path in files if os.path.isfile(path)]
 
 
 def _to_keep(
@@ -133,7 +133,7 @@ def _to_keep(
         _check_kept(path, runs[number])
         beside = path.with_name(ANSWERS)
         held = answers.get(number)
-        if held is None and beside.exists():
+        if held is None and os.path.exists(beside):
             try:
                 held = read_answers(places[number] if has_answers(places[number]) else [path.parent], runs[number])
             except UserError as error:
@@ -156,7 +156,7 @@ def _summary_paths(places: Sequence[Path], out: Path, taken: Set[str]) -> list[P
                 f"Two of the runs are called {name!r}, and their summaries would be one file; leave out those "
                 f"that are not finished (--complete), or rename one."
             )
-        if name in taken or ((out / name).exists() and not (out / name).is_dir()):
+        if name in taken or (os.path.exists(out / name) and not os.path.isdir(out / name)):
             raise UserError(
                 f"The summary of the run {name!r} needs a folder of this name, where {str(out)!r} has a file; rename "
                 f"the run."

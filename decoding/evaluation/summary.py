@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -103,9 +104,9 @@ def load_summary(path: Path) -> RunSummary:
     Raises UserError for what is neither.
     """
     folder = path.parent if path.name == SUMMARY else path
-    if folder.is_dir() and has_items(folder):
+    if os.path.isdir(folder) and has_items(folder):  # Path.is_dir raises for a name that is too long
         return summarise(folder)
-    if path.is_dir():
+    if os.path.isdir(path):
         path = path / SUMMARY
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

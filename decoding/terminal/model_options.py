@@ -6,6 +6,7 @@ a sweep's file names the models.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ def load_model(
     if device is not None:
         check_device(device)
     # A model that is fetched has progress bars of its own, which the sign of life would hide.
-    fetched = name != "tiny" and not Path(name).exists()
+    fetched = name != "tiny" and not os.path.exists(name)
     with nullcontext() if fetched else status(f"loading {name}"):
         try:
             return load(name, device=device, device_map=device_map, dtype=dtype, revision=revision, **more)

@@ -5,6 +5,7 @@ It is a trace in a file of its own, or that of an item of an evaluation's run.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,7 +86,7 @@ def _read_trace(trace: Path) -> Generation:
     """A trace whose parts fit together; UserError otherwise."""
     from ..trace import Generation
 
-    if (trace / "run.json").is_file():
+    if os.path.isfile(trace / "run.json"):  # Path.is_file raises for a name that is too long
         raise UserError(
             f"{str(trace)!r} is the folder of a run; name one of its items, as in --item gsm8k:0, or, "
             f"beside another, a trace saved with `generate --save`."
@@ -106,7 +107,7 @@ def _read_item(folder: Path, item: str, seed: int | None, draw: int | None) -> G
     task, sign, number = item.rpartition(":")
     if not (task and sign and number.isdecimal() and in_digits(number) and len(number) < 19):
         raise UserError(f"--item must be TASK:N with a number from 0, as in gsm8k:0, not {item!r}.")
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UserError(f"--item needs the folder of a run, which {str(folder)!r} is not; name one, or leave it out.")
     generation = recorded(folder, task, int(number), seed=seed, draw=draw)
     return _checked(generation, f"The trace of {item} in {str(folder)!r}", "name another item")

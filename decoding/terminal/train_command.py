@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -203,7 +204,7 @@ def train(
         "weight_decay": weight_decay,
         "seed": seed,
     }
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not os.path.isdir(folder):  # Path.exists raises for a name that is too long
         raise UserError(f"{str(folder)!r} is a file; name a folder for the run.")
     if importlib.util.find_spec("reasoning_gym") is None:
         raise UserError("The maths problems need reasoning-gym; install it with: pip install 'dystruct[train]'.")
@@ -212,7 +213,7 @@ def train(
 
     if device is not None:
         check_device(device)
-    if start_from is not None and not (start_from / "tokenizer.json").is_file():
+    if start_from is not None and not os.path.isfile(start_from / "tokenizer.json"):
         raise UserError(f"{str(start_from)!r} is no model folder; name one that `dystruct train` wrote.")
     config = _config(folder, _those_given(given))
     try:
@@ -232,7 +233,7 @@ def _config(folder: Path, given: dict[str, Any]) -> TrainingConfig:
     from ..tiny.training import TrainingConfig
 
     path = folder / CONFIG_FILE
-    if path.exists():
+    if os.path.exists(path):
         try:
             config = TrainingConfig(**json.loads(path.read_text(encoding="utf-8")))
             _check_numbers(config)
