@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +30,12 @@ ROOT = FOLDER.parents[1]
 def test_the_tables_are_made_from_the_summaries(folder: Path, tmp_path: Path) -> None:
     report([folder], tmp_path, against=AGAINST.get(folder.name))
     assert (tmp_path / "tables.md").read_text() == (folder / "tables.md").read_text()
+
+
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda path: path.name)
+def test_no_two_tables_say_the_same_of_themselves(folder: Path) -> None:
+    captions = re.findall(r"^#+ .+\n+([A-Z].*)$", (folder / "tables.md").read_text(), flags=re.MULTILINE)
+    assert len(set(captions)) == len(captions) > 3
 
 
 @pytest.mark.parametrize("folder", SWEEPS, ids=lambda path: path.name)

@@ -200,6 +200,25 @@ def setting_of(run: RunSummary, name: str) -> Any:
     return in_settings(run.settings["decoder_settings"], name)
 
 
+def changed_settings(run: RunSummary) -> dict[str, Any]:
+    """What a run's decoder, one of ours, has otherwise than by default, but for structure, passes and weights."""
+    told, default = (_flat(of) for of in (run.settings["decoder_settings"], as_plain(DyStruct())))
+    apart = {"decoder", "structure", "passes"}
+    return {
+        name: value
+        for name, value in told.items()
+        if name not in apart and not name.startswith("weights") and default.get(name) != value
+    }
+
+
+def _flat(settings: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Settings by their names, with points between a part and what is in it."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= _flat(value, f"{place}{name}.") if isinstance(value, dict) else {f"{place}{name}": value}
+    return found
+
+
 def in_settings(settings: Mapping[str, Any], name: str) -> Any:
     """The value of a setting among those of a decoder as plain data."""
     value: Any = settings

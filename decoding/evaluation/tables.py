@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..dystruct import DyStruct
-from ..plain import as_plain
 from .comparison import (
     COMPONENTS,
     CONFIGURATIONS,
     SENSITIVITY,
+    changed_settings,
     circumstances,
     configuration,
     described_model,
     families,
-    in_settings,
     main_runs,
     ordered,
     same_items,
@@ -160,12 +158,7 @@ def _described(run: RunSummary, varied: Iterable[str]) -> str:
     settings = run.settings["decoder_settings"]
     told = [described_model(run)]
     told += [f"structure {settings['structure']}", f"passes {settings['passes']}", f"budget {run.settings['budget']}"]
-    default = as_plain(DyStruct())
-    told += [
-        f"{name} {setting_of(run, name)}"
-        for name in ("weld", "schedule", *SENSITIVITY)
-        if name not in varied and setting_of(run, name) != in_settings(default, name)
-    ]
+    told += [f"{name} {value}" for name, value in changed_settings(run).items() if name not in varied]
     return ", ".join(told)
 
 
