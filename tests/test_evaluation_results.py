@@ -35,7 +35,7 @@ def test_the_tables_are_made_from_the_summaries(folder: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("folder", SWEEPS, ids=lambda path: path.name)
 def test_no_two_tables_say_the_same_of_themselves(folder: Path) -> None:
     captions = re.findall(r"^#+ .+\n+([A-Z].*)$", (folder / "tables.md").read_text(), flags=re.MULTILINE)
-    assert len(set(captions)) == len(captions) > 3
+    assert len(set(captions)) == len(captions) > 1
 
 
 @pytest.mark.parametrize("folder", SWEEPS, ids=lambda path: path.name)
