@@ -20,14 +20,18 @@ DEMO_OPTIONS = --structure sample --passes share --max-new-tokens 128
 TEST_OPTIONS = --numprocesses logical --maxprocesses 4 --dist worksteal
 BENCHMARKS = dystruct.inference.bench dystruct.decoding.bench
 NOTEBOOKS = $(sort $(wildcard notebooks/*.ipynb))
-REFERENCE = dystruct.model dystruct.inference dystruct.inference.arviz_tree dystruct.inference.calibration \
-    dystruct.inference.checks dystruct.inference.concentration dystruct.inference.hyper dystruct.inference.plots dystruct.inference.pyro_exact \
-    dystruct.inference.records dystruct.decoding dystruct.decoding.calibration dystruct.decoding.evaluation.against \
-    dystruct.decoding.evaluation.answers dystruct.decoding.evaluation.comparison \
-    dystruct.decoding.evaluation.joined dystruct.decoding.evaluation.local dystruct.decoding.evaluation.paired dystruct.decoding.evaluation.recorded \
-    dystruct.decoding.evaluation.run_folder dystruct.decoding.evaluation.run_record dystruct.decoding.evaluation.statistics \
-    dystruct.decoding.evaluation.structures dystruct.decoding.evaluation.summary dystruct.decoding.evaluation.tables dystruct.decoding.replay \
-    dystruct.decoding.tiny.problems dystruct.decoding.tiny.scoring dystruct.decoding.unmasking
+REFERENCE = \
+    dystruct.decoding dystruct.decoding.calibration dystruct.decoding.evaluation.against \
+    dystruct.decoding.evaluation.answers dystruct.decoding.evaluation.comparison dystruct.decoding.evaluation.joined \
+    dystruct.decoding.evaluation.local dystruct.decoding.evaluation.paired dystruct.decoding.evaluation.recorded \
+    dystruct.decoding.evaluation.run_folder dystruct.decoding.evaluation.run_record \
+    dystruct.decoding.evaluation.settings dystruct.decoding.evaluation.statistics \
+    dystruct.decoding.evaluation.structures dystruct.decoding.evaluation.summary dystruct.decoding.evaluation.sweep \
+    dystruct.decoding.evaluation.tables dystruct.decoding.replay dystruct.decoding.tiny.problems \
+    dystruct.decoding.tiny.scoring dystruct.decoding.unmasking dystruct.inference dystruct.inference.arviz_tree \
+    dystruct.inference.calibration dystruct.inference.checks dystruct.inference.concentration \
+    dystruct.inference.hyper dystruct.inference.plots dystruct.inference.pyro_exact dystruct.inference.records \
+    dystruct.inference.rules dystruct.model
 
 PYTHON = python3.11 python3
 VENV = .venv

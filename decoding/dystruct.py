@@ -63,20 +63,21 @@ _LARGEST = {"concentration": 1e100, "context_weight": 1e100, "max_length": 2**16
 
 @dataclass(frozen=True)
 class DyStruct:
-    """Settings of the decoder; the defaults are the paper's, read as in R1 to R16.
+    """Settings of the decoder; the defaults are the paper's, read as in R1 to R17.
 
     structure: "map", "sample", "consensus", "none" (one block), "shuffled" (a sample's blocks in random places, as a
     control) or a StructureRule of your own. length_rule: None takes the structure rule's. length_law: what it is taken
     from, the "prior" given the window before, or the "posterior" given diagnostic passes on the longest window, which
     then keeps so many tokens (R17). diagnostic_passes: K. passes: T(B) by interpolation between min_passes and
-    max_passes, or as a share of the budget. weld_radius in tokens, weld_passes a boundary. schedule: "priority" is
-    the structure's order, which the rule "sample" draws; "sorted" the mode of its partition's order law under any
-    rule, the paper's sort; "left-to-right" the ablation that ignores priorities. edge_base_rate: whether edge
-    logits keep the base rate of what they were fitted on, as a logistic fit has it, or lose it, which leaves
-    likelihood ratios (R8). threshold: None commits as evenly as possible over a block's passes (R11); a probability
-    commits in each of them all tokens of at least this confidence, and no fewer than an even share over the passes
-    that are left, so that T(B) is the most that a block takes. That reads one number a pass, where without it
-    nothing is read inside a window. Raises UserError for a value that is none of these.
+    max_passes, or as a "share" of the budget, which diagnostic and welding passes use, too: where windows are cut into
+    many blocks it may be spent before the text is whole. weld_radius in tokens, weld_passes a boundary. schedule:
+    "priority" is the structure's order, which the rule "sample" draws; "sorted" the mode of its partition's order law
+    under any rule, the paper's sort; "left-to-right" the ablation that ignores priorities. edge_base_rate: whether edge
+    logits keep the base rate of what they were fitted on, as a logistic fit has it, or lose it, which leaves likelihood
+    ratios (R8). threshold: None commits as evenly as possible over a block's passes (R11); a probability commits in
+    each of them all tokens of at least this confidence, and no fewer than an even share over the passes that are left,
+    so that T(B) is the most that a block takes. That reads one number a pass, where without it nothing is read inside a
+    window. Raises UserError for a value that is none of these.
     """
 
     structure: str | StructureRule = "map"

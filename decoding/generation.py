@@ -47,21 +47,24 @@ def generate(
     the model, which no text shows, is a further end token. Decoders that work window by window or block by block end
     with the one that completes it. seed: of every random stream (R16); the text of a prompt depends on neither its
     place in the list nor the batch size, but for sums whose last digits differ with it: in bfloat16 and on a GPU they
-    do so enough that a near tie may fall otherwise. chat: give each prompt as a user's turn, in the chat template of an
-    Instruct model. prefix_cache: compute the keys and values of what stands before a window, or before a block of a
-    decoder that has no windows, at its first pass and keep them until its last, and run only what follows; quicker, and
-    an approximation, since the model attends in both directions. "append": at a window's first pass compute only those
-    of the window before it, and never again what stands before that, so that a token costs about as much at the end of
-    a long text as at its beginning; a coarser approximation. alternatives: how many of the most probable tokens the
-    trace has for each commit, for a look behind it; they change nothing. observe: called with the prompt's index and
-    each event as it happens, at the cost of one read-back a pass. finished: called with the prompt's index, its
-    generation and its share of the wall time in seconds as soon as it is done, while others go on.
+    do so enough that a near tie may fall otherwise. So several texts of one prompt take a call for each seed. chat:
+    give each prompt as a user's turn, in the chat template of an Instruct model. prefix_cache: compute the keys and
+    values of what stands before a window, or before a block of a decoder that has no windows, at its first pass and
+    keep them until its last, and run only what follows; quicker, and an approximation, since the model attends in both
+    directions. "append": at a window's first pass compute only those of the window before it, and never again what
+    stands before that, so that a token costs about as much at the end of a long text as at its beginning; a coarser
+    approximation. alternatives: how many of the most probable tokens the trace has for each commit, for a look behind
+    it; they change nothing. observe: called with the prompt's index and each event as it happens, at the cost of one
+    read-back a pass. finished: called with the prompt's index, its generation and its share of the wall time in seconds
+    as soon as it is done, while others go on.
 
     Raises UserError for a prompt that is no valid text, empty or too long, a limit below 1, an empty stop string, chat
     with a base model, and a prefix cache of another kind, or with a model that can keep none. Where the model's logits
     for a prompt are not numbers, the other prompts are decoded to their ends; then DecodingFailed, a UserError, has
     what they gave.
     """
+    if not isinstance(model, Backbone):
+        raise UserError(f"model must be a loaded model, as load('tiny') gives, not {model!r}.")
     decoder = DyStruct() if decoder is None else decoder
     if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, type | bytes):
         raise UserError(f"decoder must be a decoder, as DyStruct() is, not {decoder!r}.")

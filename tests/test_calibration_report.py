@@ -340,10 +340,15 @@ def test_where_entropy_is_all_there_is_the_report_says_so(monkeypatch: pytest.Mo
 
 def test_the_verdict_is_the_intervals() -> None:
     for low, high, said in ((-0.2, -0.1, "beat"), (-0.1, 0.1, "do not beat"), (0.1, 0.2, "are worse than")):
-        sentence = verdict("position", Estimate((low + high) / 2, low, high), 30)
+        sentence = verdict("position", Estimate((low + high) / 2, low, high), 30, log_loss=0.4, guess=0.5)
         assert sentence.startswith(f"Seven features {said} entropy alone at telling wrong positions: ")
-        assert f"95% interval {low:+.4f} to {high:+.4f}, 30 problems." in sentence
-    assert verdict("gap", Estimate(0, -1, 1), 3).startswith("The four gap features do not beat entropy alone")
+        assert (
+            f"95% interval {low:+.4f} to {high:+.4f}, 30 problems. They have 0.4000, the base rate alone 0.5000."
+            in sentence
+        )
+    assert verdict("gap", Estimate(0, -1, 1), 3, log_loss=1, guess=1).startswith(
+        "The four gap features do not beat entropy alone"
+    )
 
 
 def test_nuts_is_part_of_the_report_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,6 +265,16 @@ def test_a_token_id_outside_the_vocabulary(folder: Path, kind: str, value: int) 
     refused(folder, f"{value}.*outside its vocabulary")
 
 
+def test_another_end_token_of_the_tokenizer_is_told(folder: Path) -> None:
+    """Which of the two is right nobody knows; a list in the config may have both."""
+    own = load(folder).eos_id
+    rewrite(folder, eos_token_id=own + 3)
+    with pytest.warns(UserWarning, match=rf"end with token {own + 3}, .* not with its tokenizer's end token {own}, "):
+        load(folder)
+    rewrite(folder, eos_token_id=[own + 3, own])
+    assert load(folder).end_ids == {own + 3, own}
+
+
 def test_mask_and_end_token_must_differ(folder: Path) -> None:
     rewrite(folder, mask_token_id=0, eos_token_id=0)
     refused(folder, "mask.*end")

@@ -104,7 +104,10 @@ def test_a_run_with_many_answers_an_item_is_so_much_longer(tmp_path: Path) -> No
         ("limit = 501", "b: tiny_logic has 1 to 500 test items, not 501"),
         ('split = "tset"', "b: The split of the embedded tasks must be test or validation, not 'tset'"),
         ("shots = 1", "b: The embedded tasks take no examples"),
-        ('tasks = ["gsm8k", "tiny_logic"]', "b: Embedded tasks and others have runs of their own"),
+        (
+            'tasks = ["gsm8k", "tiny_logic"]',
+            "b: The embedded tasks are tiny_maths, tiny_code, tiny_logic",
+        ),
         ('tasks = ["gsm8k"]\nseeds = [0, 1]', "b: Through the harness a run has one seed"),
         ('tasks = ["gsm8k"]\nsplit = "validation"', "b: The harness's tasks choose their split"),
     ],

@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
+from dystruct.decoding.evaluation.sweep import read_sweep
 from dystruct.decoding.study.__main__ import app as study
 from dystruct.decoding.terminal.cli import app
 
@@ -47,15 +48,15 @@ PAGES = [name for name in PYTHON if name.endswith(".md")]
 
 
 def _shown(text: str) -> Iterator[str]:
-    """Lines of code that are not Python: fenced or indented; one that ends in a backslash goes on in the next."""
+    """Lines of commands: fenced or indented; one that ends in a backslash goes on in the next."""
     for _, language, code in FENCE.findall(text):
-        if language != "python":
+        if language not in ("python", "toml"):
             yield from re.sub(r"\\\n *", "", code).splitlines()
     yield from re.findall(r"^ {4,}(\S.*)$", re.sub(r"\\\n *", "", FENCE.sub("", text)), flags=re.MULTILINE)
 
 
 def _commands(text: str) -> Iterator[str]:
-    """Command lines: code that is not Python, and code spans."""
+    """Command lines, and code spans."""
     yield from _shown(text)
     yield from re.findall(r"`([^`]+)`", FENCE.sub("", text))
 
@@ -90,6 +91,14 @@ def test_the_examples_of_a_page_run_one_after_another_and_print(page: str, capsy
 def test_what_a_notebook_shows_without_running_it_is_python(notebook: str) -> None:
     for block in PYTHON[notebook]:
         compile(block, notebook, "exec")
+
+
+def test_a_sweeps_file_can_be_swept(tmp_path: Path) -> None:
+    files = [code for text in DOCUMENTS.values() for _, language, code in FENCE.findall(text) if language == "toml"]
+    assert files
+    for file in files:
+        (tmp_path / "sweep.toml").write_text(file)
+        assert len(read_sweep(tmp_path / "sweep.toml")) > 1
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -13,7 +13,7 @@ import pytest
 
 import dystruct.decoding
 from command_line import SMALL, Run
-from dystruct.decoding import DECODERS, Block, DyStruct, Fixed, Generation, UserError, generate
+from dystruct.decoding import DECODERS, Block, DyStruct, Fixed, Generation, UserError, generate, load
 from dystruct.decoding.backbone import loading
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
@@ -349,6 +349,12 @@ def test_what_generate_cannot_decode_is_refused(prompts: Any, settings: dict[str
     with pytest.raises(UserError, match=part) as caught:
         generate(MODEL, prompts, **{"decoder": Block(), **settings})
     str(caught.value).encode()
+
+
+@pytest.mark.parametrize("model", ["tiny", None, load])
+def test_generate_takes_a_loaded_model(model: Any) -> None:
+    with pytest.raises(UserError, match=r"model must be a loaded model, as load\('tiny'\) gives"):
+        generate(model, ["abc"])
 
 
 def test_compare_refuses_what_is_no_unicode(run: Run) -> None:

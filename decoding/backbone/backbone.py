@@ -33,8 +33,14 @@ _BASE_MODEL = re.compile(r"-base(-\d+b)?$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Backbone:
-    """A loaded model with all that decoding needs to know of it. Made by `load`.
+    """A loaded model with all that decoding needs to know of it. Made by `load`, or by hand around one's own network.
 
+    network: a transformers model with a head over the vocabulary, or what has of it what is used here: `base_model`,
+    called with input_ids (R, T), attention_mask and use_cache=False, attending in both directions, whose output has
+    last_hidden_state (R, T, d); get_output_embeddings(), which makes logits of that and has a `weight` (V, d);
+    get_input_embeddings(), whose weight tells the device; `dtype`. attention_mask is None where all is valid; else as
+    many ones and zeros (R, T), or, if `network.config` names sdpa or eager attention, what these add or mask (R, 1, T,
+    T). With a prefix cache position_ids and transformers' past_key_values come on top.
     end_ids: every token that ends a text, eos_id among them; a chat model also ends its turn with one of its own.
     compiled: whether torch.compile makes the forward pass; not that of a prefix cache, whose shapes change too often.
     """

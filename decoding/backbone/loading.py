@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -127,6 +128,7 @@ def load(
         end_ids=frozenset(_end_ids(content, tokenizer, found)),
         compiled=compiled,
     )
+    _warn_of_other_end(model)
     if compiled:
         with memory_errors(source.name):
             model.warm_up()
@@ -317,6 +319,18 @@ def _special_id(content: dict[str, Any], tokenizer: Any, kind: str, name: str) -
     if not isinstance(found, int):
         raise UserError(f"The {kind}_token_id {found!r} in the config.json of {name!r} is no token id; correct it.")
     return found
+
+
+def _warn_of_other_end(model: Backbone) -> None:
+    """Warn where the tokenizer's own end token ends no text, since the config names another."""
+    own = getattr(model.tokenizer, "eos_token_id", None)
+    if own is not None and own not in model.end_ids:
+        warnings.warn(
+            f"Texts of model {model.name!r} end with token {model.eos_id}, {model.token_text(model.eos_id)!r}, as its "
+            f"config says, and not with its tokenizer's end token {own}, {model.token_text(own)!r}; correct "
+            f"eos_token_id in its config.json if that is wrong.",
+            stacklevel=3,
+        )
 
 
 def _end_ids(content: dict[str, Any], tokenizer: Any, found: Format) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ from .run_record import damaged, key_of, named, read_items, read_run, read_trace
 _SHOWN = 8  # numbers that a sentence lists
 
 
-def recorded(folder: Path, task: str, item: int, *, seed: int | None = None, draw: int | None = None) -> Generation:
+def recorded(
+    folder: str | os.PathLike[str], task: str, item: int, *, seed: int | None = None, draw: int | None = None
+) -> Generation:
     """The generation of an item of the run in a folder, with its trace.
 
     seed, draw: which of an item's generations, where it has several; of the harness's tasks draw is which of the item's
     requests. Raises UserError for a folder without a run, an item that is not on record or has no trace, a seed or a
     draw that is missing or not on record, and a trace that is damaged.
     """
+    folder = Path(folder)
     settings, lines = read_run(folder)["settings"], read_items(folder)
     held = list(dict.fromkeys(line["task"] for line in lines))
     if task not in held:

@@ -51,7 +51,11 @@ def are_embedded(names: Sequence[str]) -> bool:
     """Whether tasks are embedded ones. Raises UserError where only some are."""
     count = sum(name in DOMAINS for name in names)
     if 0 < count < len(names):
-        raise UserError("Embedded tasks and others have runs of their own; name either of them in --tasks.")
+        other = next(name for name in names if name not in DOMAINS)
+        raise UserError(
+            f"The embedded tasks are {', '.join(DOMAINS)}, and {other!r} is none of them; correct its name, or let a "
+            f"task of the harness have a run of its own."
+        )
     return count > 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ending import check_unicode
 from ..errors import UserError
+from ..wording import counted
 from .prompts import json_line, lines_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def read_problems(path: Path, least: int) -> list[Known]:
         found.append(problem)
     if len(found) < least:
         raise UserError(
-            f"There are {len(found)} problems in {path}, and weights are tested on {least} parts of them; give "
+            f"There {'is' if len(found) == 1 else 'are'} {counted(len(found), 'problem')} in {path}, and weights are "
+            f"tested on {least} parts of them; give "
             f"{least} at least, better some hundreds."
         )
     return found

@@ -67,10 +67,11 @@ def calibrate(
         posterior = sample_logistic(features, targets, fitted, penalty, seed=seed) if nuts else None
         rate = float(targets.mean())
         above = {name: figures[ALL].log_loss_above(figures[name]) for name in RIVALS[kind]}
+        guess = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
         return KindReport(
             rows=len(targets),
             rate=rate,
-            guess=-rate * math.log(rate) - (1 - rate) * math.log1p(-rate),
+            guess=guess,
             gradient_norm=fitted.gradient_norm,
             coefficients=_coefficients(names_of(kind, fitted), fitted, refits[kind], posterior),
             log_loss={name: found.log_loss for name, found in figures.items()},
@@ -84,7 +85,9 @@ def calibrate(
                 work.transferred(kind, on, name, found) for on, found in transfer for name in work.domains
             ),
             sampler=None if posterior is None else _sampler(posterior, fitted),
-            verdict=verdict(kind, above["entropy"], rows.problems),
+            verdict=verdict(
+                kind, above["entropy"], rows.problems, log_loss=figures[ALL].log_loss.value, guess=guess
+            ),
         )  # fmt: skip
 
     report = CalibrationReport(

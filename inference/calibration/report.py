@@ -117,8 +117,11 @@ class CalibrationReport:
         return found
 
 
-def verdict(kind: str, difference: Estimate, problems: int) -> str:
-    """In one sentence, what the interval of log loss by all features minus log loss by entropy alone says."""
+def verdict(kind: str, difference: Estimate, problems: int, *, log_loss: float, guess: float) -> str:
+    """What the interval of log loss by all features minus log loss by entropy alone says, and what a guess would have.
+
+    log_loss: held out, by all features; guess: of saying how often the target is 1, and no more.
+    """
     who, what = _WORDS[kind]
     if difference.high < 0:
         said = "beat"
@@ -128,7 +131,8 @@ def verdict(kind: str, difference: Estimate, problems: int) -> str:
         said = "do not beat"
     return (
         f"{who} {said} entropy alone at telling {what}: held-out log loss {difference.value:+.4f} nats a row, "
-        f"95% interval {difference.low:+.4f} to {difference.high:+.4f}, {problems} problems."
+        f"95% interval {difference.low:+.4f} to {difference.high:+.4f}, {problems} problems. They "
+        f"have {log_loss:.4f}, the base rate alone {guess:.4f}."
     )
 
 
