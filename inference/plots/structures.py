@@ -25,7 +25,7 @@ _WIDTH, _MARGIN, _DIGIT = 0.24, 1.6, 0.08  # inches of a token, beside them, and
 
 def _bands(ax: Axes, structure: Structure, bottom: float, height: float) -> None:
     """A row of blocks at this height, each with its turn, where there is room for it."""
-    inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / structure.length
+    inches = ax.get_window_extent().width / ax.figure.dpi / structure.length
     for turn, block in enumerate(structure.order):
         start, end = structure.partition.blocks[block]
         late = turn / max(structure.partition.count - 1, 1)
