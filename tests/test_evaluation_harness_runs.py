@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from dystruct.decoding.evaluation.likelihood import LikelihoodSettings
 from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.evaluation.summary import summarise
 from dystruct.decoding.evaluation.sweep import PlannedRun, is_scored, read_sweep, state
+from dystruct.decoding.evaluation.tasks import FOLDER
 from harness_runs import GSM8K, HUMANEVAL, RUN, SAID, TASKS, _no_network_wait, asked, data, settings_of  # noqa: F401
 from scripted import backbone, hashed
 
@@ -56,6 +58,28 @@ def test_a_larger_limit_prolongs_a_run(
     ):
         with pytest.raises(UserError, match=says):
             run_harness(settings, harnessed, model, {"name": "said"}, out)
+
+
+def test_a_task_of_ones_own_is_run_as_the_page_says(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
+    """With its own prompts and scores; a file of the folder that has changed makes it another task."""
+    [file] = re.findall(r"```yaml\n(.*?)```", (FOLDER.parent / "README.md").read_text(), flags=re.DOTALL)
+    said = [(end, text) for end, (text, _) in SAID.items() if end.startswith("Q: ")]
+    items = [{"question": end.strip(), "answer": text} for end, text in (said[0], (said[1][0], "another"))]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.yaml").write_text(file.replace("/home/me", str(tmp_path)))
+    run, harnessed = replace(RUN, tasks=("mine",)), settings_of({}, own_tasks=tmp_path / "own")
+    run_harness(run, harnessed, backbone(hashed(3)), {"name": "said"}, tmp_path / "run")
+    assert [each["prompt"] for each in asked] == [end for end, _ in said]
+    found = summarise(tmp_path / "run")
+    assert found.complete and found.tasks["mine"].right["0/0"] == "10"
+    (tmp_path / "own" / "mine.yaml").write_text(file.replace("/home/me", str(tmp_path)) + "num_fewshot: 0\n")
+    with pytest.raises(UserError, match="has own_tasks "):
+        run_harness(run, harnessed, backbone(hashed(3)), {"name": "said"}, tmp_path / "run")
+    with pytest.raises(UserError, match=r"has no task 'yours', and no file in .*own' has one"):
+        load_tasks(["yours"], {}, tmp_path / "own")
+    with pytest.raises(UserError, match=r"no folder of task files at .*nowhere'"):
+        load_tasks(["mine"], {}, tmp_path / "nowhere")
 
 
 def test_a_run_on_other_first_items_is_not_prolonged(

@@ -46,12 +46,14 @@ class HarnessSettings:
 
     data: local JSON lines by task, in place of its data set: a file of test items, or a folder with test.jsonl and what
     else the task takes, such as train.jsonl for its examples. likelihood: of loglikelihood requests. samples: whether
-    to write samples.jsonl.
+    to write samples.jsonl. own_tasks: a folder of task files of one's own, as the harness reads them; the Python that
+    they name is run.
     """
 
     data: Mapping[str, Path]
     likelihood: LikelihoodSettings
     samples: bool = False
+    own_tasks: Path | None = None
 
 
 def run_harness(
@@ -79,7 +81,7 @@ def run_harness(
         mc_guidance=harness.likelihood.guidance, check_greedy=harness.likelihood.greedy,
     )  # fmt: skip
     with limited_code(execute_code=settings.execute_code):
-        loaded = load_tasks(settings.tasks, harness.data)
+        loaded = load_tasks(settings.tasks, harness.data, harness.own_tasks)
         for task in loaded:
             if task.task_name in harness.data and not os.path.isdir(harness.data[task.task_name]):
                 _check_examples(task, settings.shots)
@@ -87,6 +89,8 @@ def run_harness(
         described = settings.described(identity, lm.decoder, _told(docs))
         described["likelihood"] = asdict(harness.likelihood)
         described["data"] = {task: str(path) for task, path in harness.data.items()}
+        if harness.own_tasks is not None:
+            described["own_tasks"] = _files_digest(harness.own_tasks)
         part = lm.rank if lm.world_size > 1 else None
         with RunFolder(
             folder,
@@ -118,19 +122,23 @@ def run_harness(
     return results is not None
 
 
-def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
+def load_tasks(names: Sequence[str], data: Mapping[str, Path], own: Path | None = None) -> list[Any]:
     """The harness's tasks of these names (groups give all of theirs), our three embedded ones among them.
 
-    data: local files in place of data sets. Raises UserError for a name that there is not and data that cannot be read.
+    data: local files in place of data sets. own: a folder of further task files. Raises UserError for a name that there
+    is not, and for data and files that cannot be read.
     """
     for name in data:
         if name not in names:
             raise UserError(f"There is data for {name}, which is none of the tasks; name it under --tasks.")
-    manager = _known_tasks()
+    if own is not None and not os.path.isdir(own):
+        raise UserError(f"There is no folder of task files at {str(own)!r}; correct its name.")
+    manager = _known_tasks(own)
     found: dict[str, Any] = {}
     for name in names:
         if name not in manager.all_tasks:
-            raise UserError(f"lm-evaluation-harness has no task {name!r}; `lm_eval ls tasks` lists them.")
+            where = "" if own is None else f", and no file in {str(own)!r} has one"
+            raise UserError(f"lm-evaluation-harness has no task {name!r}{where}; `lm_eval ls tasks` lists them.")
         changed = {**(_with_data(name, data[name]) if name in data else {}), **whole_answers(name)}
         # a group's members may be changed, tasks may not
         asked = {"group": "local", "task": [{"task": name, **changed}]} if changed else name
@@ -146,9 +154,18 @@ def load_tasks(names: Sequence[str], data: Mapping[str, Path]) -> list[Any]:
 
 
 @cache
-def _known_tasks() -> TaskManager:
-    """The harness's thousands of task files and ours, looked through once: that takes seconds."""
-    return TaskManager(include_path=str(FOLDER))
+def _known_tasks(own: Path | None) -> TaskManager:
+    """The harness's thousands of task files, ours and those of a user, looked through once: that takes seconds."""
+    return TaskManager(include_path=[str(folder) for folder in (FOLDER, own) if folder is not None])
+
+
+def _files_digest(folder: Path) -> str:
+    """What tells a folder's task files, and the Python that they may name, from others."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml", ".py"))
+    told = hashlib.sha256()
+    for path in files:
+        told.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
+    return told.hexdigest()[:16]
 
 
 def _with_data(name: str, path: Path) -> dict[str, Any]:

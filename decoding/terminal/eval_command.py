@@ -46,6 +46,7 @@ def evaluate(
     execute_code: own.ExecuteCode = False,
     shots: own.Shots = None,
     data: own.Data = None,
+    include_path: own.OwnTasks = None,
     mc_samples: own.Likelihood = 128,
     mc_batch_size: own.LikelihoodBatch = 32,
     mc_guidance: own.LikelihoodGuidance = 0.0,
@@ -88,8 +89,10 @@ def evaluate(
         check_code(settings)
         likelihood = LikelihoodSettings(mc_samples, mc_batch_size, mc_guidance)
         embedded = are_embedded(settings.tasks)
-    if embedded and (files or likelihood != LikelihoodSettings()):
-        raise UserError("--data and the --mc options have no use with the embedded tasks; leave them out.")
+    if embedded and (files or include_path or likelihood != LikelihoodSettings()):
+        raise UserError(
+            "--data, --include-path and the --mc options have no use with the embedded tasks; leave them out."
+        )
     if not embedded:
         need_harness()
         source = for_harness(source)
@@ -106,7 +109,7 @@ def evaluate(
         else:
             from ..evaluation.harness_run import HarnessSettings, run_harness
 
-            harness = HarnessSettings(files, likelihood, samples)
+            harness = HarnessSettings(files, likelihood, samples, include_path)
             if not run_harness(settings, harness, loaded, told, folder, reporter()):
                 return  # another process has them all
     finish(folder)

@@ -111,6 +111,16 @@ Data = Annotated[
         metavar="TASK=PATH",
     ),
 ]
+OwnTasks = Annotated[
+    Path | None,
+    make_option(
+        _HARNESS,
+        "--include-path",
+        "A folder of task files of your own, YAML as the harness reads it; the Python that they name is run.",
+        metavar="FOLDER",
+        parser=named_path,
+    ),
+]
 Likelihood = Annotated[
     int,
     make_option(
