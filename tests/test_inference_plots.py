@@ -113,6 +113,15 @@ def test_turns_darken_towards_the_first_and_numbers_contrast() -> None:
         assert (lighter + 0.05) / (darker + 0.05) > 4.5  # WCAG's contrast for text
 
 
+def test_turns_stand_where_there_is_room_for_them() -> None:
+    single = Structure(Partition(tuple(range(1, 31))), tuple(range(30)))
+    wide, narrow = plot_structures([single]), plot_structures([single], ax=Figure(figsize=(3, 1)).add_subplot())
+    assert [text.get_text() for text in wide.texts] == [str(turn) for turn in range(1, 31)]
+    assert not narrow.texts and len(narrow.patches) == 30
+    [text] = plot_structures([Structure(Partition((30,)), (0,))], ax=Figure(figsize=(3, 1)).add_subplot()).texts
+    assert text.get_text() == "1"
+
+
 def test_series_differ_without_colour() -> None:
     markers = [series_style(index)[1] for index in range(12)]
     assert len(set(markers)) == 12 == len(MARKERS)

@@ -61,7 +61,7 @@ def plot_accuracy(
     [joined] = ax.step(
         cost[list(front)], gain[list(front)], where="post", color="0.85", linewidth=4, label="Pareto front", zorder=1
     )
-    legend = [joined]
+    legend = [joined] if len(front) > 1 else []  # a front of one point is no line
     every = list(dict.fromkeys(names))
     told = {*(names[index] for index in front), *highlight}
     named = every if len(every) <= _NAMED else [name for name in every if name in told]
@@ -90,7 +90,7 @@ def plot_accuracy(
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(
         handles=legend, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9,
-        title="filled: on the front", title_fontsize=9, alignment="left",
+        title="filled: on the Pareto front", title_fontsize=9, alignment="left",
     )  # fmt: skip
     return ax
 
