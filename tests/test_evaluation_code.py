@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dystruct.decoding.evaluation.sanitise import MOST_LINES, entry_point_of, sanitise
+from dystruct.decoding.evaluation.tasks import score, value_of
 from dystruct.decoding.execution import run_program
+from dystruct.decoding.tiny.problem import Problem
 
 PROMPT = 'import math\n\n\ndef helper(x):\n    return x + 1\n\n\ndef up(x):\n    """Add one."""\n'
 REFERENCE = "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(up)"
@@ -39,6 +41,9 @@ def passes(text: str, reference: str = REFERENCE) -> bool:
         PROMPT + "    return STEP + x\n\nSTEP: int = 1\n",
         "def up(x):\n    return x\n\n\ndef up(x):\n    return x + 1\n",
         "class Up:\n    by = 1\n\n\ndef up(x):\n    return x + Up.by\n",
+        "é = 'é'; from math import ceil; print(é); BY = (\n    1,\n); exit()\ndef up(x): return ceil(x) + BY[0]\n",
+        'exit\n# by one\n@(\n    staticmethod\n)\ndef up(x):\n    """é\n"""\n    return x + 1\n',
+        "def up(x):\r    return x + 1\r",
     ],
 )
 def test_the_program_in_a_text_is_found(text: str) -> None:
@@ -57,6 +62,36 @@ def test_the_program_in_a_text_is_found(text: str) -> None:
 )  # fmt: skip
 def test_what_is_wrong_or_nasty_fails(text: str) -> None:
     assert not passes(text)
+
+
+DEEP = {
+    "a sum": " + ".join("1" * 1800),
+    "a power": " ** ".join("1" * 900),
+    "negations": "not " * 800 + "x",
+    "signs": "-" * 800 + "1",
+    "attributes": "x" + ".real" * 800,
+    "calls": "x" + "()" * 800,
+    "subscripts": "x" + "[0]" * 800,
+    "choices": "1 if x else " * 800 + "2",
+    "brackets": "(" * 150 + "1" + ")" * 150,
+    "lists": "[" * 150 + "1" + "]" * 150,
+    "a long number": "0x" + "f" * 9000,
+}
+
+
+@pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
+def test_a_deep_answer_is_scored(deep: str) -> None:
+    """Python parses and runs each of them; its own `ast.unparse` gives up on most."""
+    assert passes(f"def up(x):\n    DEEP = lambda: {deep}\n    return x + 1\n")
+    assert not passes(f"def up(x):\n    DEEP = lambda: {deep}\n    return x\n")
+
+
+@pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
+def test_a_deep_answer_to_an_embedded_problem_is_scored(deep: str) -> None:
+    problem = Problem("code", "", "def up(x):", "", "assert up(1) == 2")
+    text = f"    DEEP = lambda: {deep}\n    return x + 1"
+    assert value_of(problem, text) is not None
+    assert score(problem, text, execute_code=True).correct
 
 
 @given(

@@ -3,7 +3,8 @@
 Three steps. The first Markdown fence, if there is one, holds the code (what stands before it stays if that is code
 itself, such as HumanEval's prompt). Of that the longest run of lines that parses is kept, so that prose around it and a
 last line cut short do no harm. Of that the imports stay, and the functions, classes and assignments that the function
-in question needs; calls and loops at the top level, which would only run, are left out.
+in question needs; calls and loops at the top level, which would only run, are left out. What is kept is kept as it is
+written: a tree that is deep, as that of a long sum is, cannot always be made into text again.
 
 Nothing is executed here.
 """
@@ -26,11 +27,11 @@ def sanitise(text: str, reference: str) -> str:
     that it fails when it is run.
     """
     entry_point, asserted = entry_point_of(reference), _parsed(reference)
-    text = text.replace("\r\n", "\n")
-    found = [module for candidate in _candidates(text) if (module := _longest_module(candidate)) is not None]
-    defining = [module for module in found if entry_point is None or _defines(module, entry_point)]
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    found = [run for candidate in _candidates(text) if (run := _longest_module(candidate)) is not None]
+    defining = [(run, module) for run, module in found if entry_point is None or _defines(module, entry_point)]
     chosen = next(iter(defining or found), None)
-    return text if chosen is None else _kept(chosen, _uses(asserted) if asserted else set())
+    return text if chosen is None else _kept(*chosen, _uses(asserted) if asserted else set())
 
 
 def entry_point_of(reference: str) -> str | None:
@@ -77,8 +78,8 @@ def _candidates(text: str) -> list[str]:
     return [f"{before.rstrip()}\n{code}", code, before]
 
 
-def _longest_module(text: str) -> ast.Module | None:
-    """The longest run of lines that parses to at least one statement; None if no line does."""
+def _longest_module(text: str) -> tuple[str, ast.Module] | None:
+    """The longest run of lines that parses to at least one statement, and its module; None if no line does."""
     lines = text.split("\n")[:MOST_LINES]
     filled = [bool(line.strip()) for line in lines]
     best, longest, parses = None, 0, 0
@@ -86,9 +87,10 @@ def _longest_module(text: str) -> ast.Module | None:
         end = len(lines)
         while filled[start] and sum(filled[start:end]) > longest and parses < MOST_PARSES:
             parses += 1
-            module, stuck = _parse("\n".join(lines[start:end]))
+            run = "\n".join(lines[start:end])
+            module, stuck = _parse(run)
             if module is not None:
-                best, longest = module, sum(filled[start:end])
+                best, longest = (run, module), sum(filled[start:end])
             # every run from here that holds the line where the parser stuck sticks there too
             end = min(end - 1, start + stuck - 1)
     return best
@@ -126,8 +128,8 @@ def _uses(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-def _kept(module: ast.Module, wanted: set[str]) -> str:
-    """Imports, and the definitions that are wanted, directly or not; all of them where none is."""
+def _kept(text: str, module: ast.Module, wanted: set[str]) -> str:
+    """A text's imports, and the definitions that are wanted, directly or not; all of them where none is."""
     if not any(_names(node) & wanted for node in module.body):
         wanted = {name for node in module.body for name in _names(node)}
     grown = True
@@ -135,5 +137,18 @@ def _kept(module: ast.Module, wanted: set[str]) -> str:
         used = {name for node in module.body if _names(node) & wanted for name in _uses(node)}
         grown = not used <= wanted
         wanted = wanted | used
-    kept = [node for node in module.body if isinstance(node, ast.Import | ast.ImportFrom) or _names(node) & wanted]
-    return ast.unparse(ast.Module(kept, type_ignores=[])) + "\n"
+    lines, before, kept = text.split("\n"), 0, []
+    for node in module.body:
+        if isinstance(node, ast.Import | ast.ImportFrom) or _names(node) & wanted:
+            kept.append(_written(lines, node, before))
+        before = node.end_lineno or 0
+    return "\n".join(kept) + "\n"
+
+
+def _written(lines: list[str], node: ast.stmt, before: int) -> str:
+    """A statement as it stands in lines. before: how many those above it take, behind which its decorators begin."""
+    decorated = bool(getattr(node, "decorator_list", ()))
+    found = [line.encode() for line in lines[before if decorated else node.lineno - 1 : node.end_lineno]]
+    found[-1] = found[-1][: node.end_col_offset]  # in bytes, as the other one is
+    found[0] = found[0][0 if decorated else node.col_offset :]
+    return b"\n".join(found).decode()
