@@ -153,16 +153,46 @@ def test_repeats_and_likelihoods_are_no_answers_that_are_counted(tmp_path: Path)
         with (run / "items.jsonl").open("a") as lines:
             for line in (run / "items.jsonl").read_text().splitlines():
                 lines.write(json.dumps({**json.loads(line), "draw": 1}) + "\n")
-        asked = make_run(tmp_path / "runs" / f"likely {rule}", {"arc": ["10"]}, decoder=f"dystruct:structure={rule}")
-        likelihood = {"likelihood": -1.5, "greedy": False, "passes": {}, "stop_reason": "likelihood"}
-        kept = ("task", "item", "seed", "draw", "kind", "correct", "reason", "value", "text")
-        records = map(json.loads, (asked / "items.jsonl").read_text().splitlines())
-        lines_of = ({**{name: record[name] for name in kept}, **likelihood} for record in records)
-        (asked / "items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines_of))
+        _likelihoods(
+            make_run(tmp_path / "runs" / f"likely {rule}", {"arc": ["10"]}, decoder=f"dystruct:structure={rule}")
+        )
     report([tmp_path / "runs"], tmp_path / "out", summaries=True)
     assert len((tmp_path / "out" / "map" / ANSWERS).read_text().splitlines()) == 9
     report([tmp_path / "out"], tmp_path / "again")
     assert (tmp_path / "again" / "structures.csv").read_text() == (tmp_path / "out" / "structures.csv").read_text()
+
+
+def _likelihoods(run: Path) -> None:
+    """Turn a run's records into likelihoods."""
+    likelihood = {"likelihood": -1.5, "greedy": False, "passes": {}, "stop_reason": "likelihood"}
+    kept = ("task", "item", "seed", "draw", "kind", "correct", "reason", "value", "text")
+    records = map(json.loads, (run / "items.jsonl").read_text().splitlines())
+    lines = ({**{name: record[name] for name in kept}, **likelihood} for record in records)
+    (run / "items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _unscored(run: Path) -> None:
+    """Take back what a run's records say is right, as they are before the harness has scored them."""
+    records = map(json.loads, (run / "items.jsonl").read_text().splitlines())
+    lines = (json.dumps({**record, "correct": None, "value": None}) + "\n" for record in records)
+    (run / "items.jsonl").write_text("".join(lines))
+
+
+@pytest.mark.parametrize("emptied", [lambda run: (run / "items.jsonl").write_text(""), _likelihoods, _unscored])
+@pytest.mark.parametrize("which", [(0,), (1, 2)])
+def test_runs_without_answers_yet_are_as_if_they_were_not_there(
+    tmp_path: Path, emptied: Callable[[Path], Any], which: tuple[int, ...]
+) -> None:
+    """Begun, of likelihoods, or not scored."""
+    runs = make_group(tmp_path / "runs")
+    for place in which:
+        emptied(runs[place])
+    rest = [run for place, run in enumerate(runs) if place not in which]
+    made, alone = (
+        {path.name: path.read_bytes() for path in report(paths, tmp_path / "out") if path.stem in (*VOTED, "votes")}
+        for paths in (runs, rest)
+    )
+    assert made == alone
 
 
 def test_a_file_of_another_name_has_no_answers(tmp_path: Path) -> None:

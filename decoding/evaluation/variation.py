@@ -56,8 +56,7 @@ def vote_curves(runs: Mapping[str, Sequence[Record]]) -> VoteCurves | None:
     """
     if not enough(runs):
         return None
-    *_, members = pools(runs[BASE]).values()
-    base, found = _ways(runs, members)
+    base, found = _ways(runs, {record["task"] for record in runs[BASE]})
     both = [item for item in base.draws if all(item in items.draws for items in found.values())]
     if not found or not both:
         return None
