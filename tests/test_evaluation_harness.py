@@ -30,6 +30,7 @@ from dystruct.decoding.evaluation.harness import DystructLM, own_device
 from dystruct.decoding.evaluation.harness_run import HarnessSettings, judging_metric, load_tasks, run_harness
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings, is_greedy, log_likelihood
 from dystruct.decoding.evaluation.local import run_local
+from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.run_record import read_items
 from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import summarise
@@ -196,6 +197,43 @@ def test_what_fills_up_a_share_is_not_decoded_twice(asked: list[dict[str, Any]])
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize(
+    ("kind", "args", "value"), [("loglikelihood", ("ab", "c"), (-1.5, False)), ("loglikelihood_rolling", ("c",), -1.5)]
+)
+def test_what_fills_up_a_share_is_not_estimated_twice(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, args: tuple[str, ...], value: Any
+) -> None:
+    from lm_eval.api.instance import Instance
+
+    asked = []
+    monkeypatch.setattr(harness, "log_likelihood", lambda *arguments: asked.append(arguments) or -1.5)
+    model = DystructLM(backbone(hashed(3)), "block", check_greedy=False)
+    one, other = Instance(kind, {}, args, 0, ("t", 0, 1)), Instance(kind, {}, args, 0, ("t", 1, 1))
+    assert getattr(model, kind)([one, other, other]) == [value] * 3
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("head", ["", "k", "kk", "k "])
+@pytest.mark.parametrize("context", ["", " ", "ab", "ab "])
+def test_what_prompts_begin_with_is_never_scored(monkeypatch: pytest.MonkeyPatch, head: str, context: str) -> None:
+    """It is context, and where there is no other the only one; spaces behind a context belong to the answer."""
+    from lm_eval.api.instance import Instance
+
+    seen = []
+    monkeypatch.setattr(harness, "log_likelihood", lambda model, *ids_and_more: seen.append(ids_and_more[:2]) or 0.0)
+    scripted = backbone(hashed(3))
+    model = DystructLM(scripted, "block", check_greedy=False, prompt_format=head + "{prompt}l")
+
+    def ids(text: str) -> list[int]:
+        return scripted.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    model.loglikelihood([Instance("loglikelihood", {}, (context, "cd"), 0, ("t", 0, 1))])
+    bare = context.rstrip()
+    assert seen == [(ids(head + bare) or [scripted.eos_id], ids(context[len(bare) :] + "cd"))]
+    model.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, (context + "cd",), 0, ("t", 0, 1))])
+    assert seen[1:] == [(ids(head) or [scripted.eos_id], ids(context + "cd"))]
+
+
 def test_likelihoods_are_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ARC's own prompt and metric: choices are scored once, and the run's summary has the harness's accuracy."""
     items = [
@@ -229,6 +267,38 @@ def test_likelihoods_are_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(harness, "log_likelihood", never)
     run_harness(run, settings, model, {"name": "tiny"}, tmp_path / "run")
+    assert read_items(tmp_path / "run") == lines
+
+
+def test_likelihoods_of_whole_texts_are_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WikiText's own metric, of texts that are neither right nor wrong: the run is complete and has tables."""
+    pages = ["A pen costs 2 dollars.", "Two and two are 4.", "Ann has 3 pens."]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps({"page": page}) + "\n" for page in pages))
+    settings = HarnessSettings({"wikitext": tmp_path / "test.jsonl"}, LikelihoodSettings(4, 2))
+    run, model = RunSettings(decoder="block", tasks=("wikitext",), limit=2), load("tiny")
+    run_harness(run, settings, model, {"name": "tiny"}, tmp_path / "run")
+    assert summarise(tmp_path / "run").complete
+    run_harness(replace(run, limit=None), settings, model, {"name": "tiny"}, tmp_path / "run")
+    lines = read_items(tmp_path / "run")
+    context, *texts = (
+        model.tokenizer(text, add_special_tokens=False)["input_ids"]
+        for text in (model.prompt_format.split("{prompt}")[0], *pages)
+    )
+    assert [line["likelihood"] for line in lines] == pytest.approx(
+        [log_likelihood(model, context or [model.eos_id], text, settings.likelihood) for text in texts]
+    )
+    nats, words = sum(line["likelihood"] for line in lines), sum(len(page.split()) for page in pages)
+    [found] = json.loads((tmp_path / "run" / "harness.json").read_text())["results"].values()
+    assert found["word_perplexity,none"] == pytest.approx(math.exp(-nats / words))
+    summary = summarise(tmp_path / "run")
+    assert summary.complete and summary.tasks["wikitext"].right == {"0/0": "???"}
+    report([tmp_path / "run"], tmp_path / "out")
+
+    def never(*arguments: Any) -> float:
+        raise AssertionError("all is on record")
+
+    monkeypatch.setattr(harness, "log_likelihood", never)
+    run_harness(replace(run, limit=None), settings, model, {"name": "tiny"}, tmp_path / "run")
     assert read_items(tmp_path / "run") == lines
 
 

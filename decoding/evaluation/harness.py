@@ -13,7 +13,7 @@ is decoded are model arguments here, the same for all tasks. A task that asks fo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -164,28 +164,23 @@ class DystructLM(LM):
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """The estimate in nats for each (context, continuation), and whether greedy decoding would give it."""
-        found = []
-        if self.records is not None:
-            self.records.expect(len(requests))
-        for request in requests:
-            known = None if self.records is None else self.records.likelihood(request, request.idx)
-            if known is None:
-                known = self._likelihood(*request.args)
-                if self.records is not None:
-                    self.records.add_likelihood(request, request.idx, *known)
-                self.cache_hook.add_partial("loglikelihood", request.args, known)
-            found.append(known)
-        return found
+
+        def estimate(request: Instance) -> tuple[float, bool]:
+            found = self._likelihood(*request.args, greedy=self.likelihood.greedy)
+            self.cache_hook.add_partial("loglikelihood", request.args, found)
+            return found
+
+        return self._on_record(requests, estimate)
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """The estimate in nats for each whole text, behind an end token. Texts longer than the context are an error."""
-        found = []
-        for request in requests:
-            ids = self._ids(str(request.args[0]))
-            found.append(
-                log_likelihood(self.model, [self.model.eos_id], ids, self.likelihood, self.settings.seeds[0])
-            )  # fmt: skip
-        return found
+        """The estimate in nats for each whole text. Texts longer than the context are an error."""
+
+        def estimate(request: Instance) -> tuple[float, bool]:
+            found = self._likelihood("", *request.args, greedy=False)
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[0])
+            return found
+
+        return [value for value, _ in self._on_record(requests, estimate)]
 
     # --- chat templates -----------------------------------------------------------------------------------------
 
@@ -259,12 +254,29 @@ class DystructLM(LM):
             finished=finished,
         )
 
-    def _likelihood(self, context: str, answer: str) -> tuple[float, bool]:
+    def _on_record(
+        self, requests: Sequence[Instance], estimate: Callable[[Instance], tuple[float, bool]]
+    ) -> list[tuple[float, bool]]:
+        """The likelihood for each request: as it is on record, or estimated and put there; of repeats once."""
+        places = [(request.task_name, request.doc_id, request.idx, *request.args) for request in requests]
+        asked, found = dict(zip(places, requests, strict=True)), {}
+        if self.records is not None:
+            self.records.expect(len(asked))
+        for place, request in asked.items():
+            known = None if self.records is None else self.records.likelihood(request, request.idx)
+            if known is None:
+                known = estimate(request)
+                if self.records is not None:
+                    self.records.add_likelihood(request, request.idx, *known)
+            found[place] = known
+        return [found[place] for place in places]
+
+    def _likelihood(self, context: str, answer: str, *, greedy: bool) -> tuple[float, bool]:
         """Of an answer. Raises UserError where its masked copies do not fit into the device's memory together."""
         ids = self._pair(context, answer)
         try:
             value = log_likelihood(self.model, *ids, self.likelihood, self.settings.seeds[0])
-            return value, self.likelihood.greedy and is_greedy(self.model, *ids, self.likelihood)
+            return value, greedy and is_greedy(self.model, *ids, self.likelihood)
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -287,17 +299,18 @@ class DystructLM(LM):
         return tuple(dict.fromkeys([until] if isinstance(until, str) else until))
 
     def _pair(self, context: str, answer: str) -> tuple[list[int], list[int]]:
-        """Ids of a context and of what continues it; spaces between them belong to the answer."""
-        if not context:
-            return [self.model.eos_id], self._ids(answer)
-        bare = context.rstrip()
-        together, alone = self._ids(bare + context[len(bare) :] + answer), self._ids(bare)
+        """Ids of a context and of what continues it; spaces between them belong to the answer.
+
+        The context is behind what the model's prompts begin with. Where there is nothing of either it is an end token.
+        """
+        head, bare = self.model.prompt_format.split("{prompt}")[0], context.rstrip()
+        if not bare:
+            return self._ids(head) or [self.model.eos_id], self._ids(context + answer)
+        together, alone = self._ids(head + context + answer), self._ids(head + bare)
         return together[: len(alone)], together[len(alone) :]
 
     def _ids(self, text: str) -> list[int]:
-        """Ids of a text behind what the model's prompts begin with."""
-        head = self.model.prompt_format.split("{prompt}")[0]
-        return list(self.model.tokenizer(head + text, add_special_tokens=False)["input_ids"])
+        return list(self.model.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def own_device(asked: str | None = None) -> str | None:

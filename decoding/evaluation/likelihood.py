@@ -117,7 +117,7 @@ def _check(model: Backbone, context: list[int], answer: list[int]) -> None:
     if len(context) + len(answer) > model.max_length:
         raise UserError(
             f"A text to be scored has {len(context) + len(answer)} tokens, more than the context of model "
-            f"{model.name!r}, {model.max_length}; take fewer examples (--shots)."
+            f"{model.name!r}, {model.max_length}; take fewer examples (--shots), or another task."
         )
     if model.shifted and not context:
         raise UserError("The first token of a text has no likelihood under a shifted model; give it a context.")
