@@ -128,17 +128,32 @@ def test_a_plot_is_written_whole_or_not_at_all(
 def test_what_an_earlier_call_wrote_is_removed_and_nothing_else(pair: list[Path], tmp_path: Path) -> None:
     alone, out = tmp_path / "alone", tmp_path / "out"
     report(pair, out, summaries=True)
-    own = ("notes.md", "structures.md", "results.txt", "accuracy.png")
+    own = (
+        "notes.md", "structures.md", "results.txt", "accuracy.png", "accuracy-mine.png", "sensitivity-notes.png",
+        "votes.png", "uncertainty-2.png",
+    )  # fmt: skip
     for name in own:
         (out / name).write_text("kept")
     report(pair[:1], out)
     report(pair[:1], alone)
     kept = {*own, *(folder.name for folder in pair)}
     assert {path.name for path in out.iterdir()} - {path.name for path in alone.iterdir()} == kept
-    assert not (out / "mcnemar.md").exists() and not list(out.glob("accuracy-*"))
+    assert not (out / "mcnemar.md").exists() and not (out / "accuracy-maths.png").exists()
     (out / "tables.md").write_text("# My own\n\n## notes\n")
     report(pair, out)
     assert all((out / name).read_text() == "kept" for name in own)
+    report(pair[:1], out)
+    assert {path.name for path in out.iterdir()} - {path.name for path in alone.iterdir()} == kept
+
+
+def test_nothing_elsewhere_is_removed(pair: list[Path], tmp_path: Path) -> None:
+    """Whatever tables.md says that it came with."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "notes.png").write_text("kept")
+    (out / "tables.md").write_text("# Results\n\n## ../notes\n\nPictures: ../notes.png; a.png; notes.\n")
+    report(pair, out)
+    assert (tmp_path / "notes.png").read_text() == "kept"
 
 
 @pytest.mark.parametrize(

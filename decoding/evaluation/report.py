@@ -24,7 +24,7 @@ from .tables import all_tables
 from .votes import Answers, voted, without_answers
 
 CONTENTS, HEADING = "tables.md", "# Results\n\n"  # the file of all tables, and how it begins
-_PICTURE = re.compile(r"(?:(?:accuracy|sensitivity)-.*|(?:votes|uncertainty)(?:-\d+)?)\.png")  # the name of such a file
+_PICTURES = "Pictures"  # what it calls the list of all pictures
 
 
 def find_runs(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
@@ -62,12 +62,12 @@ def report(
     """Make all tables from the results at `paths` and write them to `out`; the files written.
 
     Each table as NAME.md, NAME.tex and NAME.csv, all of them in tables.md, and every picture (see `pictures`). What an
-    earlier call wrote there and this one does not is removed. Runs that share a task's items count as one (see
-    `joined`). summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its folder, and
-    beside it the answers that tables of votes were made from (see `answers`). complete:
-    leave out runs that still have items to go. against: the name of a run that each other one is compared with, in a
-    table of its own. Raises UserError, before anything is written, where a file cannot be, two runs are called so, a
-    summary of other items or other answers stand there, none is complete, or none is called `against`.
+    earlier call wrote there, as tables.md tells, and this one does not is removed. Runs that share a task's items count
+    as one (see `joined`). summaries: write each run's summary too, to RUN/summary.json, RUN being the name of its
+    folder, and beside it the answers that tables of votes were made from (see `answers`). complete: leave out runs that
+    still have items to go. against: the name of a run that each other one is compared with, in a table of its own.
+    Raises UserError, before anything is written, where a file cannot be, two runs are called so, a summary of other
+    items or other answers stand there, none is complete, or none is called `against`.
     """
     found = [(place, load_summary(place)) for place in find_runs(paths, out)]
     found = [(place, run) for place, run in found if run.complete or not complete]
@@ -79,11 +79,12 @@ def report(
     tables = all_tables(shown) if against is None else [against_table(shown, against), *all_tables(shown)]
     of_answers = voted(places, shown)
     tables += of_answers.tables
-    note = _note("Not complete when this was made", [run.label for run in shown if not run.complete])
+    drawn = pictures(shown, [] if against is None else [against]) | of_answers.pictures
+    note = _note(_PICTURES, list(drawn))
+    note += _note("Not complete when this was made", [run.label for run in shown if not run.complete])
     missed = without_answers(places, shown)
     note += _note("Without tables of votes and of disagreement, since their answers are not here", missed)
     texts = {f"{table.name}.{ending}": text for table in tables for ending, text in table.files().items()}
-    drawn = pictures(shown, [] if against is None else [against]) | of_answers.pictures
     kept = _to_keep(places, runs, of_answers.answers, out, {CONTENTS, *texts, *drawn}) if summaries else {}
     make_folder(out)
     for path in (out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept):
@@ -103,12 +104,15 @@ def report(
     return [out / CONTENTS, *(out / name for name in (*texts, *drawn)), *kept]
 
 
-def _note(what: str, labels: Sequence[str]) -> str:
-    return f"\n{what}: {'; '.join(labels)}.\n" if labels else ""
+def _note(what: str, listed: Sequence[str]) -> str:
+    return f"\n{what}: {'; '.join(listed)}.\n" if listed else ""
 
 
 def _written_before(out: Path) -> list[Path]:
-    """The files of tables and pictures that an earlier call wrote to `out`, those that are still there."""
+    """The files of tables and pictures that an earlier call wrote to `out`, those that are still there.
+
+    A picture of one's own there may be called as one of ours would be; so only those in the list count.
+    """
     try:
         text = (out / CONTENTS).read_text(encoding="utf-8")
     except (OSError, UnicodeError):
@@ -117,7 +121,8 @@ def _written_before(out: Path) -> list[Path]:
         return []
     names = re.findall(r"^## ([\w.-]+)$", text, re.MULTILINE)
     files = [out / f"{name}.{ending}" for name in names for ending in ENDINGS]
-    files += [path for path in sorted(out.glob("*.png")) if _PICTURE.fullmatch(path.name)]
+    listed = re.findall(rf"^{_PICTURES}: (.*)\.$", text, re.MULTILINE)
+    files += [out / Path(name).name for name in "; ".join(listed).split("; ") if name.endswith(".png")]
     return [path for path in files if os.path.isfile(path)]
 
 
