@@ -34,13 +34,14 @@ def as_plain(value: Any, digits: int | None = None) -> Any:
 def from_plain(kind: Any, data: Any, where: str = "it") -> Any:
     """The value of type `kind` that `as_plain` made `data` of, whole; else ValueError, with the place.
 
-    Fields that have a default may be missing. kind: a dataclass, tuple[X, ...], dict[X, Y], X | None, a literal
-    or a type that JSON has. Texts are valid Unicode, numbers no larger than a float can be where one belongs, and keys
-    written as `as_plain` writes them. where: what the error calls the value.
+    Fields that have a default may be missing. kind: a dataclass, tuple[X, ...], tuple[X, Y], list[X], dict[X, Y],
+    X | Y, of which the first that fits is taken, a literal or a type that JSON has. Texts are valid Unicode, numbers no
+    larger than a float can be where one belongs, and keys written as `as_plain` writes them. where: what the error
+    calls the value.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):
-        return None if data is None else from_plain(next(a for a in arguments if a is not type(None)), data, where)
+        return _first_of(arguments, data, where)
     if origin is Literal:
         if data not in arguments:
             raise ValueError(f"{where} is {data!r}, which is none of {', '.join(map(repr, arguments))}")
@@ -48,7 +49,7 @@ def from_plain(kind: Any, data: Any, where: str = "it") -> Any:
     if kind is Any:
         _check_texts(data, where)
         return data
-    written: Any = {tuple: list, dict: dict, float: (float, int)}.get(
+    written: Any = {tuple: list, list: list, dict: dict, float: (float, int)}.get(
         origin or kind, dict if is_dataclass(kind) else kind
     )
     if not isinstance(data, written) or (isinstance(data, bool) and kind is not bool):
@@ -66,8 +67,12 @@ def from_plain(kind: Any, data: Any, where: str = "it") -> Any:
             raise ValueError(f"{where} lacks the key {missing[0]!r}")
         inside = "" if where == "it" else f"{where}."
         return kind(**{name: from_plain(hints[name], data[name], f"{inside}{name}") for name in hints if name in data})  # type: ignore[operator]
-    if origin is tuple:
-        return tuple(from_plain(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(data))
+    if origin in (tuple, list):
+        kinds = arguments if origin is tuple and arguments[-1] is not Ellipsis else arguments[:1] * len(data)
+        if len(kinds) != len(data):
+            raise ValueError(f"{where} has {len(data)} values, not {len(kinds)}")
+        places = zip(kinds, data, strict=True)
+        return origin(from_plain(each, item, f"{where}[{place}]") for place, (each, item) in enumerate(places))
     if origin is dict:
         return {
             _key(arguments[0], name, where): from_plain(arguments[1], item, f"{where}[{name!r}]")
@@ -80,6 +85,20 @@ def from_plain(kind: Any, data: Any, where: str = "it") -> Any:
         except OverflowError as error:
             raise ValueError(f"{where} is larger than any float") from error
     return data
+
+
+def _first_of(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
+    """The value of the first of several types that fits; where none does, the ValueError of the first."""
+    if data is None and type(None) in kinds:
+        return None
+    refused = []
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return from_plain(kind, data, where)
+            except ValueError as error:
+                refused.append(error)
+    raise refused[0]
 
 
 def _key(kind: Any, name: str, where: str) -> Any:

@@ -50,6 +50,9 @@ class Outer:
     inner: tuple[Inner, ...]
     names: dict[int, str]
     wide: int | None = None
+    either: bool | Literal["x"] | Inner = False
+    pair: tuple[int, str] = (0, "")
+    many: list[Inner] = field(default_factory=list)
     beside: list[int] = field(default_factory=list, compare=False)
 
 
@@ -58,6 +61,9 @@ outers = st.builds(
     st.lists(st.builds(Inner, numbers, st.sampled_from(["a", "b"])), max_size=3).map(tuple),
     st.dictionaries(st.integers(), st.text(), max_size=3),
     st.none() | st.integers(),
+    st.booleans() | st.just("x") | st.builds(Inner, numbers),
+    st.tuples(st.integers(), st.text()),
+    st.lists(st.builds(Inner, numbers), max_size=3),
     st.lists(st.integers()),
 )
 
@@ -72,7 +78,7 @@ def test_json_gives_plain_data_back_as_it_is(value: Any) -> None:
 @given(outers)
 def test_a_value_comes_back_from_its_plain_data(value: Outer) -> None:
     plain = as_plain(value)
-    assert set(plain) == {"inner", "names", "wide"}
+    assert set(plain) == {"inner", "names", "wide", "either", "pair", "many"}
     assert from_plain(Outer, json.loads(json.dumps(plain))) == value
 
 
@@ -104,6 +110,13 @@ def test_what_json_has_no_form_for_is_refused_by_json() -> None:
         ({"names": {"1": 2}}, r"^names\['1'\] is of type int, not str$"),
         ({"inner": [{"share": 0.5}, {"share": True}]}, r"^inner\[1\]\.share is of type bool, not float$"),
         ({"inner": [{"share": 0.5, "kind": "c"}]}, r"^inner\[0\]\.kind is 'c', which is none of 'a', 'b'$"),
+        ({"either": None}, r"^either is of type NoneType, not bool$"),
+        ({"either": "y"}, r"^either is of type str, not bool$"),
+        ({"pair": [1]}, r"^pair has 1 values, not 2$"),
+        ({"pair": [1, "a", "b"]}, r"^pair has 3 values, not 2$"),
+        ({"pair": [1, 2]}, r"^pair\[1\] is of type int, not str$"),
+        ({"many": {}}, r"^many is of type dict, not list"),
+        ({"many": [{"share": "x"}]}, r"^many\[0\]\.share is of type str, not float$"),
         ({"inner": [{}]}, r"^inner\[0\] lacks the key 'share'$"),
         ({"beside": []}, r"^it has the unknown key 'beside'$"),
         ({"inner": [{"share": 10**400}]}, r"^inner\[0\]\.share is larger than any float$"),

@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
-from ..errors import UserError
-from ..named import named_decoder
 from .agreement import filled
 from .comparison import common_items, comparable
-from .settings import defaults_of
+from .settings import decoder_kind, defaults_of
 from .statistics import mean_of_parts
 from .summary import RunSummary, TaskSummary
 
@@ -48,9 +45,8 @@ def _follows(one: TaskSummary, two: TaskSummary) -> bool:
 
 
 def _with_defaults(run: RunSummary) -> RunSummary:
-    with suppress(UserError):  # of a decoder of one's own
-        return replace(run, settings=filled(run.settings, defaults_of(named_decoder(run.settings["decoder"]))))
-    return run
+    kind = decoder_kind(run.settings)
+    return run if kind is None else replace(run, settings=filled(run.settings, defaults_of(kind())))
 
 
 def _chained(parts: Sequence[_Part]) -> list[_Part]:

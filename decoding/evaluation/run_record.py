@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import UserError
 from ..json_lines import whole_lines
 from ..kinds import is_whole
+from ..plain import from_plain
 
 FORMAT = "dystruct-run-1"
 SUMMARY = "summary.json"  # what a run came to (see `summary`)
@@ -42,8 +43,8 @@ def read_run(folder: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
-        if not isinstance(content["settings"], dict) or not isinstance(content["environments"], list):
-            raise ValueError("its settings or environments are missing")
+        from_plain(dict[str, Any], content["settings"], "settings")
+        from_plain(list[dict[str, Any]], content["environments"], "environments")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, FileNotFoundError) and (folder / SUMMARY).exists() and not has_items(folder):
             raise UserError(

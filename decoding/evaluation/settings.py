@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from dystruct.model import PriorConfig
 
 from ..backbone import Backbone
 from ..backbone.prompt_format import check_prompt_format
+from ..baselines import DECODERS
 from ..calibration_file import fingerprint
 from ..dystruct import DyStruct
 from ..ending import check_unicode, checked_stop
@@ -19,10 +20,12 @@ from ..errors import UserError
 from ..forward import Caching, check_caching
 from ..kinds import is_number, is_whole
 from ..named import named_decoder
-from ..plain import as_plain
+from ..plain import as_plain, from_plain
 from ..row import Decoder
 
 MOST_DRAWS = 10_000
+MOST_ITEMS = 10_000_000  # of a task
+_LARGEST = 1e100  # number among settings
 
 
 @dataclass(frozen=True)
@@ -146,19 +149,38 @@ class RunSettings:
 
 
 def check_described(found: Mapping[str, Any]) -> None:
-    """Raise ValueError for plain data that no `RunSettings.described` can have given."""
-    for name, kind in _DESCRIBED.items():
-        if not isinstance(found.get(name), kind) or isinstance(found.get(name), bool):
-            raise ValueError(f"its setting {name} cannot be {found.get(name)!r:.80}")
-    for holder, name in (("model", "name"), ("decoder_settings", "decoder")):
-        if not isinstance(found[holder].get(name), str):
-            raise ValueError(f"its setting {holder} has no {name}")
-    skip = found.get("skip", 0)
-    if not is_whole(skip) or skip < 0:
-        raise ValueError(f"its setting skip cannot be {skip!r:.80}")
-    for task, told in found["tasks"].items():
-        if not isinstance(told, dict) or not isinstance(told.get("items"), int | None):
-            raise ValueError(f"its task {task} cannot be {told!r:.80}")
+    """Raise ValueError for plain data that no `RunSettings.described` can have given.
+
+    What a decoder of one's own has among its settings may be anything.
+    """
+    where = "its settings"
+    around = from_plain(_Around, {name: found[name] for name in _AROUND if name in found}, where)
+    missing = [name for name in _NEEDED if name not in found]
+    if missing:
+        raise ValueError(f"{where} lack {missing[0]}")
+    for name, value in found.items():
+        if not all(abs(number) <= _LARGEST for number in _numbers(value)):
+            raise ValueError(f"{where}.{name} has a number that is none, or too large")
+    own = {field.name: found[field.name] for field in fields(RunSettings) if field.name in found}
+    for holder, name in ((around.model, "name"), (around.decoder_settings, "decoder")):
+        from_plain(str, holder.get(name), f"{where}: the {name}")
+    try:
+        asked = from_plain(RunSettings, {**own, "tasks": list(around.tasks)}, where)
+        kind = decoder_kind(found)
+        if kind is not None:
+            rest = {name: value for name, value in around.decoder_settings.items() if name != "decoder"}
+            from_plain(kind, rest, f"{where}.decoder_settings")
+    except UserError as error:  # of values that go with no other
+        raise ValueError(str(error).rstrip(".")) from error
+    for task, told in around.tasks.items():
+        if told.items is not None and not asked.skip <= told.items <= MOST_ITEMS:
+            raise ValueError(f"its task {task} cannot have {told.items} items")
+
+
+def decoder_kind(described: Mapping[str, Any]) -> type | None:
+    """The class of the decoder in a run's settings on record; None of one's own."""
+    kinds = {kind.__name__: kind for kind in DECODERS.values()}
+    return kinds.get(described["decoder_settings"]["decoder"])
 
 
 def identity(model: Backbone, folder: Path | None) -> dict[str, Any]:
@@ -195,10 +217,34 @@ def prior_of(decoder: Decoder) -> PriorConfig | None:
     return getattr(decoder, "prior", None)
 
 
-_DESCRIBED: dict[str, Any] = {
-    "model": dict, "decoder": str, "decoder_settings": dict, "tasks": dict, "seeds": list, "draws": int, "budget": int,
-    "max_new_tokens": int, "temperature": int | float,
-}  # fmt: skip
+@dataclass(frozen=True)
+class _Items:
+    """What tells a task's items on record: how many, as far as the run knew, and a hash of them."""
+
+    items: int | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What stands around a run's own settings on record."""
+
+    model: dict[str, Any]
+    decoder_settings: dict[str, Any]
+    tasks: dict[str, _Items]
+
+
+_AROUND = tuple(field.name for field in fields(_Around))
+_NEEDED = ("decoder", "seeds", "draws", "budget", "max_new_tokens", "temperature")  # on record, whatever their defaults
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    """Every number in plain data."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(item)
+    elif is_number(value):
+        yield value
 
 
 def _check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:

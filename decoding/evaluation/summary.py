@@ -12,15 +12,15 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..files import save_json
-from ..kinds import is_whole
-from ..plain import as_plain
-from .item_record import check_items
+from ..plain import as_plain, from_plain
+from .item_record import MOST, check_items
 from .run_record import SCORES, SUMMARY, damaged, has_items, read_items, read_run
 from .settings import check_described
 from .statistics import Mean, mean
@@ -97,6 +97,15 @@ class RunSummary:
         save_json(path, self.plain())
 
 
+@dataclass(frozen=True)
+class _Scored:
+    """What the harness made of an item: whether it is right (None: no metric says so), its answer, its raw values."""
+
+    correct: bool | None
+    value: str | None
+    metrics: dict[str, Any]
+
+
 def load_summary(path: Path) -> RunSummary:
     """The summary of a run's folder, worked out from its items if they are there, or the one that a file holds.
 
@@ -112,36 +121,43 @@ def load_summary(path: Path) -> RunSummary:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
-        tasks = {
-            name: TaskSummary(**{
-                **task,
-                "figures": {figure: Mean(**value) for figure, value in task["figures"].items()},
-                "kinds": {kind: tuple(counts) for kind, counts in task["kinds"].items()},
-            })
-            for name, task in content.pop("tasks").items()
-        }  # fmt: skip
-        found = RunSummary(tasks=tasks, **content)
+        found: RunSummary = from_plain(RunSummary, content)
         check_described(found.settings)
-        for name, task in tasks.items():
-            _check_task(name, task, found.settings.get("skip", 0))
+        for name, task in found.tasks.items():
+            _check_task(name, task, found.settings)
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is no result of `dystruct eval` ({error}); name a run's folder.") from error
 
 
-def _check_task(name: str, task: TaskSummary, skip: int) -> None:
-    """Raise ValueError for numbers and signs of a task that do not go together. skip: the run's."""
-    numbers = (task.skip, task.expected, task.count)
-    is_each = all(is_whole(number) and number >= 0 for number in numbers)
-    if not is_each or task.count > task.expected or task.skip != skip:
-        raise ValueError(
-            f"task {name} cannot leave out {task.skip!r} and have {task.count!r} of {task.expected!r} items"
-        )
-    if not isinstance(task.digest, str) or not isinstance(task.chain, str):
-        raise ValueError(f"task {name} has no hashes of its items")
+def _check_task(name: str, task: TaskSummary, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError for numbers and signs of a task that do not go together. settings: the run's."""
+    if min(task.skip, task.expected, task.count) < 0 or task.count > task.expected:
+        raise ValueError(f"task {name} cannot leave out {task.skip} and have {task.count} of {task.expected} items")
+    if task.skip != settings.get("skip", 0):
+        raise ValueError(f"task {name} leaves out {task.skip} items, the run {settings.get('skip', 0)}")
+    if set(task.right) != set(_streams(settings)):
+        raise ValueError(f"task {name} has not the seeds and draws of the run")
     for stream, signs in task.right.items():
-        if not isinstance(signs, str) or len(signs) != task.end or not set(signs) <= set("01?-"):
+        if len(signs) != task.end or not set(signs) <= set("01?-"):
             raise ValueError(f"of task {name} {stream} is not {task.end} signs of 0, 1, ? and -")
+    records = sum(of for _, of in task.kinds.values())
+    counts = [*task.stop_reasons.values(), *(n for right, of in task.kinds.values() for n in (right, of - right))]
+    if min(counts, default=0) < 0 or records < task.count or (task.passes and not records):
+        raise ValueError(f"task {name} has {records} records of {task.count} items")
+    for figure, of in task.figures.items():
+        known = (of.value, of.error or 0.0)
+        if not all(abs(value) <= MOST for value in known) or known[1] < 0 or not 1 <= of.count <= task.count:
+            raise ValueError(f"of task {name} {figure} is no mean of its items")
+    if not all(0 <= value <= MOST for value in task.passes.values()):
+        raise ValueError(f"task {name} cannot have such passes")
+    if task.accuracy is not None and not 0 <= task.accuracy.value <= 1:
+        raise ValueError(f"of task {name} no share is right")
+
+
+def _streams(settings: Mapping[str, Any]) -> list[str]:
+    """What tells the answers to an item from each other: its seed and draw."""
+    return [f"{seed}/{draw}" for seed in settings["seeds"] for draw in range(settings["draws"])]
 
 
 def save_summary(folder: Path) -> RunSummary:
@@ -188,8 +204,10 @@ def _chain(task: str, settings: Mapping[str, Any], digest: str) -> str:
     """The chain of an embedded task's items; empty of other tasks, and where the items have changed since."""
     if task not in DOMAINS:
         return ""
-    asked = items(task, settings["split"], settings["limit"])
-    return chain(asked) if digest_of(asked) == digest else ""
+    with suppress(UserError):  # of a split, or a limit, that they have not
+        asked = items(task, settings["split"], settings["limit"])
+        return chain(asked) if digest_of(asked) == digest else ""
+    return ""
 
 
 def scored_items(folder: Path) -> list[dict[str, Any]]:
@@ -199,9 +217,14 @@ def scored_items(folder: Path) -> list[dict[str, Any]]:
     """
     records, path = read_items(folder), folder / SCORES
     if path.exists():
-        scores = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            scores = from_plain(dict[str, dict[str, _Scored]], content, SCORES)
+        except (OSError, ValueError, RecursionError) as error:
+            raise damaged(folder, str(error)) from error
         for record in records:
-            record |= scores.get(record["task"], {}).get(str(record["item"]), {})
+            found = scores.get(record["task"], {}).get(str(record["item"]))
+            record |= {} if found is None else vars(found)
     check_items(records, folder)
     return records
 
@@ -225,11 +248,11 @@ def summarise_task(
     for kind, of in sorted(Counter(record["kind"] for record in records).items()):
         kinds[kind] = (sum(bool(r["correct"]) for r in records if r["kind"] == kind), of)
     passes = sorted({name for record in records for name in record["passes"]})
-    right = {}
-    for seed in settings["seeds"]:
-        for draw in range(settings["draws"]):
-            held = {r["item"]: _sign(r) for r in records if (r["seed"], r["draw"]) == (seed, draw)}
-            right[f"{seed}/{draw}"] = "".join(held.get(item, "-") for item in range(skip + expected))
+    signs = {(f"{r['seed']}/{r['draw']}", r["item"]): _sign(r) for r in records}
+    right = {
+        stream: "".join(signs.get((stream, item), "-") for item in range(skip + expected))
+        for stream in _streams(settings)
+    }
     return TaskSummary(
         expected=expected,
         count=len(by_item),

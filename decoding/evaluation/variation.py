@@ -27,7 +27,7 @@ _STRUCTURES = {"sample": "sampled structures", "shuffled": "shuffled structures"
 def way_of(settings: Mapping[str, Any]) -> str | None:
     """What a run of DyStruct is here: the base, a way to vary its answers, or (None) neither."""
     structure, temperature = settings["decoder_settings"].get("structure"), settings["temperature"]
-    if temperature == 0 and structure in _STRUCTURES:
+    if temperature == 0 and structure in tuple(_STRUCTURES):  # a decoder of one's own may have anything there
         return _STRUCTURES[structure]
     if structure != "map":
         return None
