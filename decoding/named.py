@@ -47,6 +47,7 @@ WITHOUT_USE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("structure", ("map", "consensus"), ("prior.order_temperature",)),
 )  # fmt: skip
 
+_NOT_GIVEN = ("faithful", "evidence_scale")  # the one is a preset; on the other no structure depends, nor any length
 _OF_THE_LENGTH = ("prior.concentration", "edge_base_rate")  # what the posterior of a length has use for without cuts
 _MOST_DIGITS = 18  # of a number of passes
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -62,14 +63,14 @@ def _kinds(hint: Any) -> set[type]:
 
 
 def _settings(decoder: type, within: str = "") -> Iterator[tuple[str, type]]:
-    """The settings of a decoder that a text can give, each with its kind; `faithful` is given as a preset."""
+    """The settings of a decoder that a text can give, each with its kind."""
     hints = get_type_hints(decoder)
     for setting in fields(decoder):
         kinds = _kinds(hints[setting.name])
         kind = next((kind for kind in (str, bool, float, int) if kind in kinds), None)
         if is_dataclass(setting.default):
             yield from _settings(type(setting.default), f"{setting.name}.")
-        elif kind is not None and setting.name != "faithful":
+        elif kind is not None and setting.name not in _NOT_GIVEN:
             yield within + setting.name, kind
 
 

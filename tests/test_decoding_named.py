@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dystruct.decoding import DECODERS, DyStruct, UserError, generate
 from dystruct.decoding.named import OPTIONS, WITHOUT_OPTION, WITHOUT_USE, decoder_of, named_decoder
+from dystruct.inference import RULES
 from dystruct.model import PriorConfig
 from scripted import backbone, hashed, uneven_weights
 
@@ -31,6 +32,7 @@ VALUES = (
     "posterior",
 )
 NO_TEXT = {"prior", "weights"}  # whose values are neither numbers nor words
+NO_USE = {"evidence_scale"}  # on which no text depends
 
 
 def _changed(setting: str, value: Any) -> DyStruct:
@@ -54,7 +56,7 @@ def _accepted(setting: str) -> Iterator[tuple[Any, DyStruct]]:
 
 def _settings() -> list[str]:
     own = [setting.name for setting in fields(DyStruct) if setting.name not in NO_TEXT]
-    return own + [f"prior.{setting.name}" for setting in fields(PriorConfig)]
+    return own + [f"prior.{setting.name}" for setting in fields(PriorConfig) if setting.name not in NO_USE]
 
 
 def _name(setting: str) -> str:
@@ -91,7 +93,8 @@ def test_settings_that_depend_on_each_other_are_taken_together(
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing", "prior", "weights", "weld_radius", "prior.concentration", "prior.x", "x.y"]
+    "name",
+    ["nothing", "prior", "weights", "weld_radius", "prior.concentration", "prior.evidence_scale", "prior.x", "x.y"],
 )
 def test_a_setting_that_there_is_not_is_one_clear_error(name: str) -> None:
     with pytest.raises(UserError, match=rf"^There is no setting '{name}' in .*; `dystruct decoders` lists them\.$"):
@@ -138,6 +141,23 @@ def test_what_is_refused_would_change_nothing(setting: str, value: str, useless:
             useful = useful or decoded(changed) != decoded(start)
             assert decoded(replace(changed, **{setting: value})) == without
     assert useful
+
+
+@pytest.mark.parametrize("structure", RULES)
+@pytest.mark.parametrize("length_law", ["prior", "posterior"])
+def test_no_text_depends_on_the_scale_of_the_evidence(
+    structure: str, length_law: Literal["prior", "posterior"]
+) -> None:
+    """So nobody can give it; a change of the concentration, which one can, shows that a prior does count here."""
+    model = backbone(hashed(1), weights=uneven_weights())
+
+    def decoded(**prior: float) -> Any:
+        decoder = DyStruct(structure=structure, length_law=length_law, prior=PriorConfig(**prior))
+        (found,) = generate(model, ["abc"], decoder, max_new_tokens=60, temperature=1.0)
+        return found.tokens, found.windows
+
+    assert decoded(evidence_scale=7.0) == decoded(evidence_scale=0.1) == decoded()
+    assert decoded(concentration=5.0) != decoded()
 
 
 @pytest.mark.parametrize(
