@@ -59,6 +59,14 @@ class Outcome:
             raise ValueError(f"An outcome with passed={self.passed} cannot have the reason {self.reason!r}.")
 
 
+def check_allowed(execute_code: bool) -> None:
+    """Raise UserError unless the user has allowed that generated code is run."""
+    if not execute_code:
+        raise UserError(
+            "Code is scored by running it; allow that with --execute-code (execute_code=True), or leave it out."
+        )
+
+
 def run_program(source: str, *, timeout: float = 5.0, memory_mb: int = 256) -> Outcome:
     """Run a Python program shut in as the module's text says; it passes if it reaches its end without an error.
 

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dystruct.decoding.evaluation.sanitise import MOST_LINES, entry_point_of, sanitise
-from dystruct.decoding.evaluation.tasks import score, value_of
+from dystruct.decoding.evaluation.tasks import value_of
 from dystruct.decoding.execution import run_program
 from dystruct.decoding.tiny.problem import Problem
+from dystruct.decoding.tiny.scoring import score
 
 PROMPT = 'import math\n\n\ndef helper(x):\n    return x + 1\n\n\ndef up(x):\n    """Add one."""\n'
 REFERENCE = "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(up)"

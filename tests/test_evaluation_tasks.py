@@ -16,10 +16,11 @@ from dystruct.decoding.evaluation import local, tasks
 from dystruct.decoding.evaluation.figures import confidences, figures, repetition
 from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.evaluation.settings import RunSettings
-from dystruct.decoding.evaluation.tasks import COUNTS, DOMAINS, items, score, value_of
+from dystruct.decoding.evaluation.tasks import COUNTS, DOMAINS, items, value_of
 from dystruct.decoding.named import named_decoder
 from dystruct.decoding.tiny.problem import Problem
 from dystruct.decoding.tiny.problems import problems
+from dystruct.decoding.tiny.scoring import score
 from dystruct.inference import posterior
 from dystruct.model import Context, Diagnostics, PriorConfig
 from scripted import backbone, hashed, uneven_weights
@@ -133,8 +134,8 @@ def test_decoders_by_text() -> None:
     assert named_decoder("dystruct:structure=sample,alpha0=2,schedule=left-to-right,prior.min_length=4") == DyStruct(
         structure="sample", schedule="left-to-right", prior=PriorConfig(concentration=2, min_length=4)
     )
-    assert named_decoder("dystruct:diagnostic-passes=2,prior.evidence_scale=0.5") == DyStruct(
-        diagnostic_passes=2, prior=PriorConfig(evidence_scale=0.5)
+    assert named_decoder("dystruct:diagnostic-passes=2,prior.max_length=20") == DyStruct(
+        diagnostic_passes=2, prior=PriorConfig(max_length=20)
     )
     for wrong in (
         "dystruct:min_passes=2,min-passes=3",

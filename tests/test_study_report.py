@@ -47,6 +47,8 @@ def test_variants_are_compared_on_the_problems_that_both_have() -> None:
     assert there["passes_difference"] == {"value": 4.0, "low": 4.0, "high": 4.0}
     assert there["length"]["value"] == 16 and there["windows"]["value"] == 2
     assert rows["base", None]["problems"] == 6 and "mcnemar" not in rows["base", None]
+    [row] = compared(other, along=False)
+    assert row["problems"] == 0 and row["mcnemar"] == {"gained": 0, "lost": 0, "p": 1.0}
 
 
 def test_a_clear_difference_is_clear() -> None:

@@ -6,6 +6,7 @@ What only a model tells, such as prompts that are too long for it, is not looked
 from __future__ import annotations
 
 from ..errors import UserError
+from ..execution import check_allowed
 from ..parallel import process_count
 from . import tasks
 from .draws import with_draw
@@ -64,5 +65,5 @@ def check_harness(settings: RunSettings) -> None:
 
 def check_code(settings: RunSettings) -> None:
     """Raise UserError for tasks that run what the model wrote, unless that is allowed."""
-    if not settings.execute_code and any(task.startswith(CODE) for task in settings.tasks):
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    if any(task.startswith(CODE) for task in settings.tasks):
+        check_allowed(settings.execute_code)

@@ -15,8 +15,7 @@ from typing import Any
 
 import evaluate
 
-from ..errors import UserError
-from ..execution import Outcome, run_program
+from ..execution import Outcome, check_allowed, run_program
 from .sanitise import sanitise
 
 METRIC = "code_eval"
@@ -37,8 +36,7 @@ class CodeEval:
 
         Raises UserError unless it was allowed to execute code.
         """
-        if not self.execute_code:
-            raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+        check_allowed(self.execute_code)
         outcomes = {
             number: [score_program(candidate, reference) for candidate in candidates]
             for number, (reference, candidates) in enumerate(zip(references, predictions, strict=True))

@@ -9,7 +9,8 @@ from typing import Any
 from datasets import Dataset, DatasetDict, load_dataset
 
 from ..tiny.problem import Problem
-from .tasks import COUNTS, path_of, score
+from ..tiny.scoring import score
+from .tasks import COUNTS, path_of
 
 
 def _data(task: str, **_: Any) -> DatasetDict | Dataset:

@@ -19,6 +19,7 @@ from ..backbone.prompt_format import with_prompt_format
 from ..files import save_text
 from ..generation import encoded, generate
 from ..tiny.problem import Problem
+from ..tiny.scoring import score
 from ..trace import Generation
 from . import tasks
 from .checks import check_code, check_local
@@ -140,18 +141,18 @@ def _decode(
     def finished(place: int, generation: Generation, seconds: float) -> None:
         key = keys[place]
         problem = asked[key[1]]
-        score = tasks.score(problem, generation.text, execute_code=settings.execute_code)
+        scored = score(problem, generation.text, execute_code=settings.execute_code)
         record = {
             **dict(zip(("task", "item", "seed", "draw"), key, strict=True)),
             "kind": problem.kind,
-            "correct": score.correct,
-            "reason": score.reason,
+            "correct": scored.correct,
+            "reason": scored.reason,
             "value": tasks.value_of(problem, generation.text),
             "text": generation.text,
             **vars(figures(generation, seconds, prior_of(decoder))),
         }
         records.add(record, generation.plain() if settings.traces else None)
-        recorded(score.correct)
+        recorded(scored.correct)
 
     generate(
         model,

@@ -1,4 +1,4 @@
-"""The three embedded domains as tasks: items from JSON lines beside this file, an answer's value, and its score.
+"""The three embedded domains as tasks: items from JSON lines beside this file, and an answer's value.
 
 `items/` holds the first held-out problems of each domain, 500 for test and 300 for validation; the harness's task
 files there read the same lines. Run this file as a module to write them anew after the problems change.
@@ -12,12 +12,11 @@ import ast
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
 from ..errors import UserError
-from ..execution import run_program
 from ..tiny import code, logic, maths
 from ..tiny.problem import Problem
 
@@ -25,14 +24,6 @@ FOLDER = Path(__file__).parent / "items"
 CHAIN = 4  # signs an item of `chain`
 COUNTS = {"test": 500, "validation": 300}
 DOMAINS = {"tiny_maths": "maths", "tiny_code": "code", "tiny_logic": "logic"}
-
-
-@dataclass(frozen=True)
-class Score:
-    """Whether an answer is right; for code, the reason of its outcome (see `execution.Outcome`), else ""."""
-
-    correct: bool
-    reason: str = ""
 
 
 def items(task: str, split: str = "test", limit: int | None = None) -> list[Problem]:
@@ -79,21 +70,6 @@ def value_of(problem: Problem, text: str) -> str | None:
         return ast.unparse(ast.parse(f"def f():\n{body}").body[0])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return body
-
-
-def score(problem: Problem, text: str, *, execute_code: bool) -> Score:
-    """Whether a text answers a problem, by its final value, or for code by running it against its assertions.
-
-    execute_code allows that. Raises UserError for a code problem without it.
-    """
-    if problem.domain == "maths":
-        return Score(maths.is_correct(text, problem.target))
-    if problem.domain == "logic":
-        return Score(logic.is_correct(text, problem.target))
-    if not execute_code:
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
-    outcome = run_program(code.program(problem, text))
-    return Score(outcome.passed, outcome.reason)
 
 
 def digest(problems: Sequence[Problem]) -> str:

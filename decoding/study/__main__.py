@@ -13,6 +13,7 @@ import typer
 
 from ..backbone import Backbone
 from ..errors import UserError
+from ..execution import check_allowed
 from ..files import check_file_target, save_json, save_text
 from ..terminal.model_options import load_model
 from ..terminal.reporting import reporting
@@ -78,8 +79,8 @@ def decode(
 
     found = variants(groups.split(","), passes_per_token, None if chosen is None else read_proposal(chosen))
     names = _domains(domains)
-    if "code" in names and not along and not execute_code:
-        raise UserError("Code is scored by running it; allow that with --execute-code, or leave it out of --domains.")
+    if "code" in names and not along:
+        check_allowed(execute_code)
     wanted = _asked(names, problems)
     backbone = _load(model, weights)
     settings = {

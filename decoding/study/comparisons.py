@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
 
 from dystruct.inference.calibration import Estimate
 from dystruct.inference.calibration.bootstrap import ClusteredMean, resamples
 
+from ..evaluation.statistics import mcnemar
 from .measured import RESAMPLES, Array, plain
 from .variants import BASE
 
@@ -95,11 +95,8 @@ def _value(parts: ClusteredMean) -> float:
 
 
 def _mcnemar(there: Sequence[Sequence[dict[str, float]]], here: Sequence[Sequence[dict[str, float]]]) -> dict[str, Any]:
-    pairs = [
-        (bool(a["right"]), bool(b["right"]))
-        for rows, others in zip(there, here, strict=True)
-        for a, b in zip(rows, others, strict=True)
-    ]
-    gained, lost = (sum(pair == kind for pair in pairs) for kind in ((True, False), (False, True)))
-    p = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-    return {"gained": gained, "lost": lost, "p": round(p, 5)}
+    base, variant = ([bool(row["right"]) for rows in side for row in rows] for side in (here, there))
+    if not base:  # nothing that both have
+        return {"gained": 0, "lost": 0, "p": 1.0}
+    found = mcnemar(base, variant)
+    return {"gained": found.only_second, "lost": found.only_first, "p": round(found.p_exact, 5)}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from scipy.stats import binomtest
 
 from ..backbone import Backbone
-from ..errors import UserError
+from ..execution import check_allowed
 from ..forward import Caching
 from ..generation import generate
 from ..row import Decoder
@@ -44,8 +44,8 @@ class Accuracy:
 
 def check_scorable(domain: str, *, execute_code: bool) -> None:
     """Raise UserError if a domain's answers cannot be scored: code needs to be run."""
-    if domain == "code" and not execute_code:
-        raise UserError("Code is scored by running it; allow that with --execute-code (execute_code=True).")
+    if domain == "code":
+        check_allowed(execute_code)
 
 
 def measure_accuracy(
