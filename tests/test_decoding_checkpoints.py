@@ -39,6 +39,7 @@ def test_a_published_layout_computes_its_architecture(
     ],
     ids=["iLLaDA: tied, fewer key-value heads", "one key-value head", "other figures", "stored in bfloat16"],
 )
+@pytest.mark.filterwarnings("ignore:Texts of model")  # iLLaDA's end token is not that of the tokenizer written here
 def test_variants_of_llada(tmp_path: Path, settings: dict[str, Any]) -> None:
     checkpoint = write_llada(tmp_path / "model", **settings)
     model = load(checkpoint.folder)

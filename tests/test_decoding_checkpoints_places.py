@@ -44,6 +44,7 @@ def hub(checkpoints: dict[str, Checkpoint], tmp_path: Path, monkeypatch: pytest.
     return repository
 
 
+@pytest.mark.filterwarnings("ignore:Texts of model")  # the other revision has another end token
 def test_a_model_of_the_hub(hub: Path, models: dict[str, Backbone], checkpoints: dict[str, Checkpoint]) -> None:
     model = load("GSAI-ML/LLaDA-8B-Instruct")
     assert model.name == "GSAI-ML/LLaDA-8B-Instruct" and model.eos_id == models["llada"].eos_id

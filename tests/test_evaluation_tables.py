@@ -352,7 +352,8 @@ def test_no_accuracy_before_the_harness_has_scored(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", {"gsm8k": ["11"]}, each={("gsm8k", n, 0): {"correct": None} for n in range(2)})
     found: RunSummary = load_summary(folder)
     assert found.tasks["gsm8k"].accuracy is None and not found.complete
-    (folder / "scores.json").write_text('{"gsm8k": {"0": {"correct": true, "value": "5"}, "1": {"correct": false}}}')
+    scores = {"0": {"correct": True, "value": "5", "metrics": {}}, "1": {"correct": False, "value": "", "metrics": {}}}
+    (folder / "scores.json").write_text(json.dumps({"gsm8k": scores}))
     scored: Any = load_summary(folder).tasks["gsm8k"].accuracy
     assert scored == Mean(0.5, 0.5, 2)
 

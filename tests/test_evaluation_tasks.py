@@ -233,7 +233,7 @@ def test_samples_that_are_there_stay_up_to_date(tmp_path: Path, run: Run, asked:
     ("arguments", "says"),
     [
         ((), "No task is named"),
-        (("--tasks", "tiny_logic,gsm8k"), "runs of their own"),
+        (("--tasks", "tiny_logic,gsm8k"), "'gsm8k' is none of them"),
         (("--tasks", "tiny_code"), "--execute-code"),
         ((*SMALL, "--decoder", "fats"), "no decoder 'fats'"),
         ((*SMALL, "--draws", "2"), "structure=sample"),
