@@ -101,7 +101,7 @@ def test_a_sweep_of_the_harness_s_tasks_is_prolonged(
 ) -> None:
     """It is finished when all of its items are scored, however many of them it had before."""
     model = backbone(hashed(3))
-    monkeypatch.setattr(harness_run, "load_tasks", lambda names, _: load_tasks(names, {"gsm8k": data["gsm8k"]}))
+    monkeypatch.setattr(harness_run, "load_tasks", lambda names, *_: load_tasks(names, {"gsm8k": data["gsm8k"]}))
     (tmp_path / "sweep.toml").write_text(
         '[settings]\ntasks = ["gsm8k"]\nmodel = "said"\nmax_new_tokens = 4\nbudget = 4\n[[run]]\ndecoder = "block"\n'
     )
