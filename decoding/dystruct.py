@@ -42,7 +42,7 @@ from dystruct.model import (
 
 from .errors import UserError
 from .filling import fill_span
-from .kinds import is_number, is_whole
+from .kinds import check_fraction, check_whole
 from .passes import PassesRule, interpolated_passes, masks, quotas, shared_passes, shown_positions
 from .request import within
 from .row import Pass, Row
@@ -111,13 +111,10 @@ class DyStruct:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}.")
-        for name in ("diagnostic_passes", "min_passes", "max_passes", "weld_radius", "weld_passes"):
-            if not is_whole(getattr(self, name)) or getattr(self, name) < 1:
-                raise UserError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}.")
+        check_whole(self, "diagnostic_passes", "min_passes", "max_passes", "weld_radius", "weld_passes")
         if self.min_passes > self.max_passes:
             raise UserError(f"min_passes ({self.min_passes}) must not exceed max_passes ({self.max_passes}).")
-        if self.threshold is not None and not (is_number(self.threshold) and 0 <= self.threshold <= 1):
-            raise UserError(f"threshold must be a number from 0 to 1, not {self.threshold!r}.")
+        check_fraction(self, "threshold")
         if self.weights is not None and not isinstance(self.weights, EvidenceWeights):
             raise UserError(f"weights must be EvidenceWeights or None, not {self.weights!r}.")
         if not isinstance(self.prior, PriorConfig):
@@ -231,7 +228,7 @@ class DyStruct:
     def _structure(self, exact: StructurePosterior, row: Row) -> Structure:
         """What the rule chooses, or a reason why it cannot that ends this sequence and no other of the batch."""
         try:
-            return self._rule.choose(exact, row.streams)
+            return self._rule.structure(exact, row.streams)
         except ValueError as error:
             window = exact.diagnostics.length
             raise UserError(

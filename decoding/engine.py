@@ -26,7 +26,8 @@ from .backbone import Backbone
 from .canvas import Canvas, Fresh, Quotas, Region, pick, spread
 from .ending import ending
 from .errors import DecodingFailed, UserError
-from .forward import Caching, Forward, Predicted
+from .forward import Forward, Predicted
+from .generation_settings import GenerationSettings
 from .history import History
 from .kinds import is_whole
 from .randomness import Streams
@@ -40,26 +41,10 @@ Finished = Callable[[int, Generation, float], None]
 
 
 class Engine:
-    """Decodes prompts with one model and one decoder, `batch_size` at a time."""
+    """Decodes prompts with one model and one decoder, as many at a time as were asked for."""
 
-    def __init__(
-        self,
-        model: Backbone,
-        decoder: Decoder,
-        *,
-        max_new_tokens: int,
-        budget: int,
-        temperature: float,
-        seed: int,
-        batch_size: int,
-        stop: tuple[str, ...] = (),
-        prefix_cache: Caching = False,
-        alternatives: int = 0,
-    ) -> None:
-        self.model, self.decoder = model, decoder
-        self.max_new_tokens, self.budget = max_new_tokens, budget
-        self.temperature, self.seed, self.batch_size, self.stop = temperature, seed, batch_size, stop
-        self.prefix_cache, self.alternatives = prefix_cache, alternatives
+    def __init__(self, model: Backbone, decoder: Decoder, asked: GenerationSettings) -> None:
+        self.model, self.decoder, self.asked = model, decoder, asked
 
     @torch.inference_mode()
     def run(
@@ -75,13 +60,13 @@ class Engine:
         finished: told of each as soon as it is. Where a row fails, the others are decoded to their ends all the same;
         then DecodingFailed has what is finished.
         """
-        capacity = max(len(ids) for ids in prompt_ids) + self.max_new_tokens
-        slots = min(self.batch_size, len(prompts))
+        capacity = max(len(ids) for ids in prompt_ids) + self.asked.max_new_tokens
+        slots = min(self.asked.batch_size, len(prompts))
         widest = self._widest()
         self.canvas = Canvas(slots, capacity, self.model.mask_id, self.model.device, observing=widest is not None)
         if widest is not None:
-            self.canvas.reserve(min(widest, self.max_new_tokens), self.model.vocabulary)
-        self.calls = Forward(self.model, self.canvas, self.temperature, prefix_cache=self.prefix_cache)
+            self.canvas.reserve(min(widest, self.asked.max_new_tokens), self.model.vocabulary)
+        self.calls = Forward(self.model, self.canvas, self.asked.temperature, prefix_cache=self.asked.prefix_cache)
         waiting = deque(range(len(prompts)))
         active: dict[int, tuple[int, Row, Iterator[Pass]]] = {}  # slot -> (prompt index, row, coroutine)
         done: dict[int, Generation] = {}
@@ -160,15 +145,15 @@ class Engine:
         return Row(
             prompt=prompt,
             prompt_ids=ids,
-            max_new_tokens=self.max_new_tokens,
-            budget=self.budget,
-            temperature=self.temperature,
-            streams=Streams.of(self.seed, ids),
+            max_new_tokens=self.asked.max_new_tokens,
+            budget=self.asked.budget,
+            temperature=self.asked.temperature,
+            streams=Streams.of(self.asked.seed, ids),
             model=self.model,
             slot=slot,
             history=History(prompt, self.model.mask_id, emit),
             _canvas=self.canvas,
-            stop=self.stop,
+            stop=self.asked.stop,
             started=time.perf_counter(),
         )
 
@@ -178,7 +163,7 @@ class Engine:
         found = self.calls.predict(requests)
         if self.canvas.observing:
             self._observe_gaps(requests, found)
-        others = self._alternatives(found) if self.alternatives else None
+        others = self._alternatives(found) if self.asked.alternatives else None
         offered = [i for i, (_, request) in enumerate(requests) if request.commit is None]
         if offered:
             shared = self._figures(requests, found)
@@ -259,7 +244,7 @@ class Engine:
 
     def _alternatives(self, found: Predicted) -> Tensor:
         """(R, 2n, W): of each position n tokens, the most probable, -1 where nothing was predicted; n probabilities."""
-        top = found.said.probability.topk(self.alternatives, dim=-1)
+        top = found.said.probability.topk(self.asked.alternatives, dim=-1)
         both = torch.cat((top.indices.float(), top.values.float()), dim=1)
         return spread(both, found.cells, found.region.inside.shape, fill=-1).transpose(1, 2)
 
@@ -275,7 +260,7 @@ class Engine:
 
     def _finish(self, row: Row, settings: dict[str, Any]) -> Generation:
         tokens = row.tokens
-        end = ending(self.model, tokens, self.stop)
+        end = ending(self.model, tokens, self.asked.stop)
         early: Literal["budget", "decoder"] = "budget" if row.passes_left < row.last_cost else "decoder"
         return Generation(
             prompt=row.prompt,

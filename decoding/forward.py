@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -26,21 +25,13 @@ from .backbone import Backbone
 from .batching import shared_calls
 from .canvas import Canvas, Region
 from .errors import UserError
+from .generation_settings import Caching
 from .randomness import gumbel_noise
 from .request import Pass
 from .row import Row
 from .sampling import Candidates, Sampling, candidates, guided
 
 Requests = Sequence[tuple[Row, Pass]]
-
-# Of a prefix's keys and values: keep none, compute all of them at each window's first pass, or none of them again.
-Caching = bool | Literal["append"]
-
-
-def check_caching(value: object) -> None:
-    """UserError for what is no `Caching`."""
-    if not isinstance(value, bool) and value != "append":
-        raise UserError(f"prefix_cache must be True, False or 'append', not {value!r}.")
 
 
 @dataclass(frozen=True)

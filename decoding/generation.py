@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
@@ -12,11 +11,10 @@ from typing import Any
 
 from .backbone import Backbone
 from .dystruct import DyStruct
-from .ending import check_unicode, checked_stop, with_stop_tokens
+from .ending import check_unicode, with_stop_tokens
 from .engine import Engine, Finished
 from .errors import UserError
-from .forward import Caching, check_caching
-from .kinds import is_number, is_whole
+from .generation_settings import Caching, GenerationSettings
 from .plain import as_plain
 from .row import Decoder
 from .trace import Event, Generation
@@ -69,22 +67,14 @@ def generate(
     if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, type | bytes):
         raise UserError(f"decoder must be a decoder, as DyStruct() is, not {decoder!r}.")
     prompts = checked_prompts(prompts)
-    for name, value in (("max_new_tokens", max_new_tokens), ("budget", budget), ("batch_size", batch_size)):
-        if not is_whole(value) or value < 1:
-            raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
-    if not is_whole(seed) or seed < 0:
-        raise UserError(f"seed must be a whole number of at least 0, not {seed!r}.")
-    if not is_number(temperature) or not math.isfinite(temperature) or temperature < 0:
-        raise UserError(f"temperature must be 0 or a positive number, not {temperature!r}.")
-    if not is_whole(alternatives) or not 0 <= alternatives <= model.vocabulary:
-        raise UserError(
-            f"alternatives must be a whole number from 0 to the vocabulary's {model.vocabulary}, not {alternatives!r}."
-        )
+    asked = GenerationSettings(
+        max_new_tokens, budget, temperature, stop, seed, batch_size, chat, prefix_cache, alternatives
+    )
+    if alternatives > model.vocabulary:
+        raise UserError(f"alternatives must be at most the vocabulary's {model.vocabulary}, not {alternatives!r}.")
     for name, call in (("observe", observe), ("finished", finished)):
         if call is not None and not callable(call):
             raise UserError(f"{name} must be a function or None, not {call!r}.")
-    check_caching(prefix_cache)
-    stop = checked_stop(stop)
     if not prompts:
         return []
     prompt_ids = [encoded(model, prompt, chat, max_new_tokens) for prompt in prompts]
@@ -102,24 +92,13 @@ def generate(
         "max_new_tokens": max_new_tokens,
         "budget": budget,
         "temperature": temperature,
-        "stop": list(stop),
+        "stop": list(asked.stop),
         "seed": seed,
         "chat": chat,
         "prompt_format": None if chat else model.prompt_format,
         "prefix_cache": prefix_cache,
     }
-    engine = Engine(
-        with_stop_tokens(model, stop),
-        decoder,
-        max_new_tokens=max_new_tokens,
-        budget=budget,
-        temperature=temperature,
-        seed=seed,
-        batch_size=batch_size,
-        stop=stop,
-        prefix_cache=prefix_cache,
-        alternatives=alternatives,
-    )
+    engine = Engine(with_stop_tokens(model, asked.stop), decoder, asked)
     return engine.run(prompts, prompt_ids, observe, settings, finished)
 
 

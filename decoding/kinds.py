@@ -1,9 +1,16 @@
-"""What counts as a number among the values of settings. Python takes truth values for numbers; nobody means them."""
+"""What counts as a number among the values of settings. Python takes truth values for numbers; nobody means them.
+
+The checks are of fields of a dataclass, by name; None is a value of those whose type says so.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import fields
 from numbers import Integral
 from typing import Any, TypeGuard
+
+from .errors import UserError
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -19,3 +26,35 @@ def is_whole(value: Any) -> TypeGuard[int]:
 def in_digits(text: str) -> bool:
     """Whether a text can be a number as people write it: Python reads other scripts' digits and 1_0, too."""
     return text.isascii() and "_" not in text
+
+
+def check_whole(settings: Any, *names: str, least: int = 1, most: float = math.inf) -> None:
+    """UserError for a setting that is no whole number from `least` to `most`."""
+    allowed = f"of at least {least}" if math.isinf(most) else f"from {least} to {most}"
+    for name in names:
+        value = getattr(settings, name)
+        if not (is_whole(value) and least <= value <= most) and not _is_left_out(settings, name):
+            raise UserError(f"{name} must be a whole number {allowed}, not {value!r}.")
+
+
+def check_fraction(settings: Any, *names: str) -> None:
+    """UserError for a setting that is no number from 0 to 1."""
+    for name in names:
+        value = getattr(settings, name)
+        if not (is_number(value) and 0 <= value <= 1) and not _is_left_out(settings, name):
+            raise UserError(f"{name} must be a number from 0 to 1, not {value!r}.")
+
+
+def check_positive(settings: Any, *names: str, or_zero: bool = False) -> None:
+    """UserError for a setting that is no positive number, or, with or_zero, 0."""
+    for name in names:
+        value = getattr(settings, name)
+        held = is_number(value) and (0 < value < math.inf or (or_zero and value == 0))
+        if not held and not _is_left_out(settings, name):
+            raise UserError(f"{name} must be {'0 or ' * or_zero}a positive number, not {value!r}.")
+
+
+def _is_left_out(settings: Any, name: str) -> bool:
+    """Whether a field is None and may be."""
+    kinds = {field.name: str(field.type) for field in fields(settings)}
+    return getattr(settings, name) is None and kinds[name].endswith("| None")

@@ -8,7 +8,7 @@ Positions are response positions, spans half-open. Knows nothing of structures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,7 +50,7 @@ class Row:
     slot: int
     history: History
     _canvas: Canvas
-    stop: tuple[str, ...] = ()
+    stop: Sequence[str] = ()
     length: int = 0
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0

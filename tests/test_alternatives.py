@@ -94,7 +94,7 @@ def test_a_trace_without_them_is_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [-1, 1.5, 10**6])
 def test_a_number_that_cannot_be_is_named(number: float) -> None:
-    with pytest.raises(UserError, match="alternatives must be a whole number from 0"):
+    with pytest.raises(UserError, match=f"alternatives must be .*, not {number}"):
         generate(backbone(hashed(3)), ["abc"], Block(4), alternatives=number)
 
 

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dystruct.decoding import Block, DyStruct, Event, Generation, Pass, Row, UserError, generate
 from dystruct.decoding.canvas import Canvas
 from dystruct.decoding.engine import Engine
+from dystruct.decoding.generation_settings import GenerationSettings
 from dystruct.inference import fixed
 from dystruct.model import Partition, PriorConfig
 from scripted import EOS, MASK, VOCABULARY, Network, Script, backbone, hashed, uneven_weights
@@ -176,9 +177,7 @@ class Program:
 def test_a_windows_passes_read_nothing_back_on_the_meta_device(shifted: bool, temperature: float) -> None:
     """On the meta device there are no values: reading one, `nonzero` or a boolean index raises there."""
     model = backbone(hashed(0), shifted=shifted, device="meta")
-    engine = Engine(
-        model, Program(), max_new_tokens=12, budget=99, temperature=temperature, seed=0, batch_size=2
-    )  # fmt: skip
+    engine = Engine(model, Program(), GenerationSettings(12, budget=99, temperature=temperature, batch_size=2))
     with pytest.raises(Stop):
         engine.run(["ab", "abcde"], [[2, 3], [2, 3, 4, 5, 6]], None, {})
     assert model.network.batches == [2] * 13

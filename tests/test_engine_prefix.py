@@ -33,7 +33,8 @@ from dystruct.decoding import (
 )
 from dystruct.decoding.backbone import Backbone
 from dystruct.decoding.backbone.prefix import PrefixCache
-from dystruct.decoding.forward import Caching, Forward
+from dystruct.decoding.forward import Forward
+from dystruct.decoding.generation_settings import Caching
 from dystruct.decoding.sampling import Sampling
 from dystruct.model import PriorConfig
 from random_network import random_backbone

@@ -14,6 +14,7 @@ import torch
 from counting_device import DeviceTensor, counted_reads
 from dystruct.decoding import Block, Dream, DyStruct, Fast, Fixed, Hierarchy, Pass, Row, generate
 from dystruct.decoding.engine import Engine
+from dystruct.decoding.generation_settings import GenerationSettings
 from dystruct.inference import SemiMarkov
 from dystruct.model import PriorConfig
 from random_network import random_backbone
@@ -133,10 +134,8 @@ class TwoWindows:
 def test_a_networks_own_code_reads_nothing_either(prefix_cache: Any, shifted: bool, attention: str) -> None:
     """On the meta device, with rows of different lengths: transformers would read a two-dimensional mask."""
     model = random_backbone(layers=2, shifted=shifted, device="meta", dtype=torch.float32, attention=attention)
-    engine = Engine(
-        model, TwoWindows(), max_new_tokens=16, budget=99, temperature=0.5, seed=0, batch_size=3,
-        prefix_cache=prefix_cache,
-    )  # fmt: skip
+    asked = GenerationSettings(16, budget=99, temperature=0.5, batch_size=3, prefix_cache=prefix_cache)
+    engine = Engine(model, TwoWindows(), asked)
     calls: list[tuple[int, ...]] = []
     model.network.model.embed_tokens.register_forward_hook(lambda m, inputs, out: calls.append(tuple(inputs[0].shape)))
     with pytest.raises(Stop):

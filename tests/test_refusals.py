@@ -303,9 +303,12 @@ def _numeric(settings: type) -> list[str]:
     ("settings", "name"),
     [(kind, name) for kind in (*DECODERS.values(), PriorConfig, LikelihoodSettings) for name in _numeric(kind)],
 )
-@pytest.mark.parametrize("value", [True, False])
-def test_a_truth_value_is_no_number(settings: Any, name: str, value: bool) -> None:
-    with pytest.raises(ValueError, match=rf"{name} .*must be .*{value}\.$"):
+@pytest.mark.parametrize("value", [True, False, "3", None])
+def test_what_is_no_number_is_refused(settings: Any, name: str, value: Any) -> None:
+    if value is None and type(None) in get_args(get_type_hints(settings)[name]):
+        settings(**{name: None})
+        return
+    with pytest.raises(ValueError, match=rf"{name} .*must be .*{value!r}\.$"):
         settings(**{name: value})
 
 

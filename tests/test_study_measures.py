@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dystruct.decoding import Pass, Row, UserError, generate
 from dystruct.decoding.engine import Engine
+from dystruct.decoding.generation_settings import GenerationSettings
 from dystruct.decoding.passes import shown_positions
 from dystruct.decoding.study.along import generator_of, places
 from dystruct.decoding.study.diagnosis import Diagnosis, diagnosis
@@ -51,7 +52,7 @@ class Diagnosing:
 def test_a_diagnosis_is_the_engines(seed: int, length: int, passes: int, before: list[int], shifted: bool) -> None:
     model = random_backbone(seed=seed, shifted=shifted)
     decoder = Diagnosing(length, passes)
-    engine = Engine(model, decoder, max_new_tokens=length, budget=99, temperature=0.0, seed=0, batch_size=1)
+    engine = Engine(model, decoder, GenerationSettings(length, budget=99))
     engine.run(["ab"], [[2, 3, *before]], None, {})
     found = diagnosis(model, [2, 3], before, length, passes)
     np.testing.assert_allclose(found.features, decoder.features.numpy(), atol=2e-5)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import UserError
-from ..kinds import is_whole
+from ..kinds import check_fraction, check_whole, is_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_whole, commit_chosen, confident, finish, resolve
+from .blocks import commit_chosen, confident, finish, resolve
 
 
 @dataclass(frozen=True)

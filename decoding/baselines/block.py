@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..filling import fill_span
+from ..kinds import check_fraction, check_whole
 from ..passes import quotas
 from ..row import Pass, Row
-from .blocks import check_fraction, check_whole
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..errors import UserError
-from ..kinds import is_number, is_whole
 from ..row import Figures, Pass, Row
 from ..sampling import PLAIN, Sampling
 
@@ -89,27 +87,3 @@ def finish(row: Row, *, keep_masks: bool = False) -> None:
     for position in reversed(row.masked(0, row.length) if row.ended and not keep_masks else []):
         row.splice(position, 1, 0)
     row.close_window(list(row.draft))
-
-
-def check_whole(settings: object, *names: str) -> None:
-    """UserError for a setting that is neither None nor a whole number of at least 1."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not (is_whole(value) and value >= 1):
-            raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
-
-
-def check_fraction(settings: object, *names: str) -> None:
-    """UserError for a setting that is neither None nor a number from 0 to 1."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not (is_number(value) and 0 <= value <= 1):
-            raise UserError(f"{name} must be a number from 0 to 1, not {value!r}.")
-
-
-def check_positive(settings: object, *names: str) -> None:
-    """UserError for a setting that is neither None nor a positive number."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not (is_number(value) and 0 < value < float("inf")):
-            raise UserError(f"{name} must be a positive number, not {value!r}.")

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import UserError
+from ..kinds import check_fraction, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_whole, finish, ranked
+from .blocks import finish, ranked
 
 # What E is made of.
 _END = ("top", "top_confidence")

@@ -20,10 +20,10 @@ from typing import ClassVar, Literal
 import torch
 
 from ..errors import UserError
-from ..kinds import is_number
+from ..kinds import check_fraction, check_positive, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_positive, check_whole, finish, ranked
+from .blocks import finish, ranked
 
 # What a rule looks at beside the confidence.
 _SCORES = {"topk_margin": ("margin",), "entropy": ("entropy",)}
@@ -53,8 +53,7 @@ class Dream:
         check_fraction(self, "top_p", "eps")
         if self.alg not in ("origin", "maskgit_plus", "topk_margin", "entropy"):
             raise UserError(f"alg must be origin, maskgit_plus, topk_margin or entropy, not {self.alg!r}.")
-        if not is_number(self.alg_temp) or self.alg_temp != 0:
-            check_positive(self, "alg_temp")
+        check_positive(self, "alg_temp", or_zero=True)
         if self.alg_temp and self.alg == "origin":
             raise UserError("alg_temp has no use with alg origin, which looks at no confidence; leave it out.")
         if not 0 < self.eps < 1:

@@ -17,9 +17,10 @@ from functools import partial
 from typing import ClassVar
 
 from ..errors import UserError
+from ..kinds import check_fraction, check_positive, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
-from .blocks import check_fraction, check_positive, check_whole, confident, fill, ranked, resolve
+from .blocks import confident, fill, ranked, resolve
 
 
 @dataclass(frozen=True)

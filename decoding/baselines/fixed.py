@@ -21,11 +21,11 @@ from typing import ClassVar, Literal
 import torch
 
 from ..errors import UserError
-from ..kinds import is_number, is_whole
+from ..kinds import check_positive, check_whole, is_whole
 from ..passes import masks, quotas
 from ..row import Pass, Row
 from ..sampling import Sampling
-from .blocks import check_whole, finish, ranked, spans
+from .blocks import finish, ranked, spans
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class Fixed:
         check_whole(self, "block_length", "steps")
         if self.remasking not in ("low_confidence", "random"):
             raise UserError(f"remasking must be low_confidence or random, not {self.remasking!r}.")
-        if not is_number(self.guidance) or not 0 <= self.guidance < float("inf"):
-            raise UserError(f"guidance must be 0 or a positive number, not {self.guidance!r}.")
+        check_positive(self, "guidance", or_zero=True)
         if self.defer_eos and self.remasking == "random":
             raise UserError("defer_eos has no use with random remasking, which looks at no confidence; leave it out.")
         if self.end_of_turn is not None and not is_whole(self.end_of_turn):

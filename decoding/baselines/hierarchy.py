@@ -24,10 +24,11 @@ from itertools import groupby
 from typing import ClassVar
 
 from ..errors import UserError
+from ..kinds import check_fraction, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from ..trace import Remask
-from .blocks import check_fraction, check_whole, commit_chosen, fill, ranked, resolve
+from .blocks import commit_chosen, fill, ranked, resolve
 
 
 @dataclass(frozen=True)

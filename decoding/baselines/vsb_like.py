@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..kinds import check_fraction, check_whole
 from ..row import Figures, Pass, Row
-from .blocks import check_fraction, check_whole, confident, resolve
+from .blocks import confident, resolve
 
 
 @dataclass(frozen=True)

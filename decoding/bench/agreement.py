@@ -28,7 +28,7 @@ from ..evaluation.run_record import key_of, read_traces
 from ..evaluation.settings import RunSettings, identity
 from ..evaluation.statistics import mcnemar
 from ..files import check_file_target, save_json
-from ..forward import Caching
+from ..generation_settings import Caching
 from ..wording import left
 from .arguments import positive
 

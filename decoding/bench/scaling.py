@@ -16,8 +16,8 @@ from dystruct.model import PriorConfig
 from .. import forward
 from ..backbone import Backbone
 from ..dystruct import DyStruct
-from ..forward import Caching
 from ..generation import generate
+from ..generation_settings import Caching
 from .measure import Clock, Recording, Traffic
 from .workloads import DECODER, random_model, random_prompt
 

@@ -35,6 +35,7 @@ from ..dystruct import DyStruct
 from ..engine import Engine
 from ..errors import UserError
 from ..generation import generate
+from ..generation_settings import GenerationSettings
 from ..passes import shown_positions
 from ..row import Pass, Row
 from ..trace import Generation, Step, Window
@@ -141,9 +142,7 @@ def windows_along_reference(
     prompt_ids, answers = encoded(model, known, prior.max_length, chat=chat)
     decoder = _AlongReference(dict(zip(map(tuple, prompt_ids), answers, strict=True)), prior, passes)
     longest = max(map(len, answers)) + prior.max_length
-    engine = Engine(
-        model, decoder, max_new_tokens=longest, budget=10**9, temperature=0.0, seed=seed, batch_size=batch_size
-    )  # fmt: skip
+    engine = Engine(model, decoder, GenerationSettings(longest, budget=10**9, seed=seed, batch_size=batch_size))
     # Rows of a batch are as long as its longest: problems of like length together.
     order = sorted(range(len(known)), key=lambda index: len(prompt_ids[index]) + len(answers[index]))
     engine.run([known[index].prompt for index in order], [prompt_ids[index] for index in order], None, {})

@@ -26,8 +26,8 @@ from ..backbone.placing import out_of_memory
 from ..backbone.prompt_format import with_prompt_format
 from ..engine import Finished
 from ..errors import UserError
-from ..forward import Caching
 from ..generation import generate
+from ..generation_settings import Caching
 from ..parallel import PATIENCE, process_count
 from ..trace import Generation
 from .likelihood import LikelihoodSettings, is_greedy, log_likelihood
@@ -240,19 +240,9 @@ class DystructLM(LM):
     # --- inside -------------------------------------------------------------------------------------------------
 
     def _generate(self, prompts: Sequence[str], stop: tuple[str, ...], finished: Finished) -> None:
-        generate(
-            self.model,
-            prompts,
-            self.decoder,
-            max_new_tokens=self.settings.max_new_tokens,
-            budget=self.settings.budget,
-            temperature=self.settings.temperature,
-            stop=stop,
-            seed=self.settings.seeds[0],
-            batch_size=self.settings.batch_size,
-            prefix_cache=self.settings.prefix_cache,
-            finished=finished,
-        )
+        # prompts of a chat are in the model's template already
+        asked = {**self.settings.generating(self.settings.seeds[0]), "stop": stop, "chat": False}
+        generate(self.model, prompts, self.decoder, **asked, finished=finished)
 
     def _on_record(
         self, requests: Sequence[Instance], estimate: Callable[[Instance], tuple[float, bool]]

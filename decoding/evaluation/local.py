@@ -158,14 +158,7 @@ def _decode(
         model,
         [asked[item].question for _, item, _, _ in keys],
         with_draw(decoder, draw),
-        max_new_tokens=settings.max_new_tokens,
-        budget=settings.budget,
-        temperature=settings.temperature,
-        stop=settings.stop,
-        seed=seed,
-        batch_size=settings.batch_size,
-        chat=settings.chat,
-        prefix_cache=settings.prefix_cache,
+        **settings.generating(seed),
         finished=finished,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,10 +14,10 @@ from ..backbone.prompt_format import check_prompt_format
 from ..baselines import DECODERS
 from ..calibration_file import fingerprint
 from ..dystruct import DyStruct
-from ..ending import check_unicode, checked_stop
+from ..ending import check_unicode
 from ..errors import UserError
-from ..forward import Caching, check_caching
-from ..kinds import is_number, is_whole
+from ..generation_settings import Caching, GenerationSettings
+from ..kinds import check_whole, is_number
 from ..named import named_decoder
 from ..plain import as_plain, from_plain
 from ..row import Decoder
@@ -68,27 +67,19 @@ class RunSettings:
             twice = [value for value in values if values.count(value) > 1]
             if twice:
                 raise UserError(f"The {what} {twice[0]} is named twice; name it once.")
-        _check_whole("draws", self.draws, 1, MOST_DRAWS)
-        for name in ("max_new_tokens", "budget", "batch_size"):
-            _check_whole(name, getattr(self, name), 1)
-        for name in ("limit", "shots"):
-            if getattr(self, name) is not None:
-                _check_whole(name, getattr(self, name), int(name == "limit"))
-        _check_whole("skip", self.skip, 0)
+        check_whole(self, "draws", most=MOST_DRAWS)
+        check_whole(self, "limit")
+        check_whole(self, "shots", "skip", least=0)
         if self.limit is not None and self.skip >= self.limit:
             raise UserError(f"Of {self.limit} items {self.skip} cannot be left out; correct the skip or the limit.")
         if not self.seeds:
             raise UserError("No seed is named; give one, such as 0.")
         for seed in self.seeds:
-            _check_whole("seed", seed, 0)
-        if not is_number(self.temperature) or not math.isfinite(self.temperature) or self.temperature < 0:
-            raise UserError(f"temperature must be 0 or a positive number, not {self.temperature!r}.")
+            GenerationSettings(**self.generating(seed))
         if self.prompt_format is not None:
             check_prompt_format(self.prompt_format)
             if self.chat:
                 raise UserError("prompt_format and chat exclude each other; give one of them.")
-        check_caching(self.prefix_cache)
-        checked_stop(self.stop)
         for name in ("name", "decoder", "split"):
             check_unicode(f"The {name} of a run", getattr(self, name) or "")
         for task in self.tasks:
@@ -121,6 +112,11 @@ class RunSettings:
     def together(self) -> int:
         """Items of one call of `generate`, in which a row that is finished makes room for the next item."""
         return 8 * self.batch_size
+
+    def generating(self, seed: int) -> dict[str, Any]:
+        """Of what `generate` takes, beside prompts and decoder, what the run asks for."""
+        shared = {field.name for field in fields(GenerationSettings)} & {field.name for field in fields(self)}
+        return {"seed": seed, **{name: getattr(self, name) for name in shared}}
 
     @property
     def label(self) -> str:
@@ -245,9 +241,3 @@ def _numbers(value: Any) -> Iterator[int | float]:
             yield from _numbers(item)
     elif is_number(value):
         yield value
-
-
-def _check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:
-    if not is_whole(value) or not least <= value <= most:
-        allowed = f"of at least {least}" if math.isinf(most) else f"from {least} to {most}"
-        raise UserError(f"{name} must be a whole number {allowed}, not {value!r}.")

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..backbone import Backbone
 from ..engine import Engine
+from ..generation_settings import GenerationSettings
 from ..passes import masks, quotas
 from ..records import Records
 from ..row import Pass, Row
@@ -151,9 +152,7 @@ class _OneWindow:
 def _resolved(model: Backbone, before: list[int], length: int) -> tuple[list[int], Tensor]:
     """The window's tokens when decoded a token a pass, and phi (L, 7) of these passes."""
     decoder = _OneWindow(length)
-    engine = Engine(
-        model, decoder, max_new_tokens=length, budget=length, temperature=0.0, seed=0, batch_size=1
-    )  # fmt: skip
+    engine = Engine(model, decoder, GenerationSettings(length, length))
     engine.run(["the window"], [before], None, {})
     assert decoder.features is not None
     return decoder.tokens, decoder.features

@@ -17,6 +17,7 @@ from ..backbone import Backbone
 from ..dystruct import DyStruct
 from ..engine import Engine
 from ..generation import generate
+from ..generation_settings import GenerationSettings
 from ..records import Records
 from ..tiny.problem import Problem
 from ..tiny.scoring import is_right
@@ -116,10 +117,7 @@ def _decoded_window(model: Backbone, decoder: DyStruct, problem: Problem, place:
     """Decode one window of a given length; wrong tokens are counted up to the answer's end."""
     before = model.tokenizer(problem.answer, add_special_tokens=False)["input_ids"][: place.start]
     fixed = replace(decoder, prior=replace(decoder.prior, min_length=place.length, max_length=place.length))
-    engine = Engine(
-        model, fixed, max_new_tokens=place.length, budget=_ENOUGH * place.length, temperature=0.0, seed=seed,
-        batch_size=1,
-    )  # fmt: skip
+    engine = Engine(model, fixed, GenerationSettings(place.length, _ENOUGH * place.length, seed=seed))
     [generation] = engine.run(["the window"], [[*model.encode(problem.question), *before]], None, {})
     [window] = generation.windows
     reference = np.array(place.reference[: place.inside])

@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 
 from ..backbone import Backbone
 from ..execution import check_allowed
-from ..forward import Caching
 from ..generation import generate
+from ..generation_settings import Caching
 from ..row import Decoder
 from .problems import problems
 from .scoring import is_right
