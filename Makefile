@@ -27,6 +27,7 @@ REFERENCE = \
     dystruct.decoding.evaluation.run_folder dystruct.decoding.evaluation.run_record \
     dystruct.decoding.evaluation.settings dystruct.decoding.evaluation.statistics \
     dystruct.decoding.evaluation.structures dystruct.decoding.evaluation.summary dystruct.decoding.evaluation.sweep \
+    dystruct.decoding.evaluation.sweep_making dystruct.decoding.evaluation.sweep_state \
     dystruct.decoding.evaluation.tables dystruct.decoding.replay dystruct.decoding.tiny.problems \
     dystruct.decoding.tiny.scoring dystruct.decoding.unmasking dystruct.inference dystruct.inference.arviz_tree \
     dystruct.inference.calibration dystruct.inference.checks dystruct.inference.concentration \

@@ -26,7 +26,8 @@ from dystruct.decoding.evaluation.harness_run import HarnessSettings, load_tasks
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings
 from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.evaluation.summary import summarise
-from dystruct.decoding.evaluation.sweep import PlannedRun, is_scored, read_sweep, state
+from dystruct.decoding.evaluation.sweep import PlannedRun, read_sweep
+from dystruct.decoding.evaluation.sweep_state import is_scored, state
 from dystruct.decoding.evaluation.tasks import FOLDER
 from harness_runs import GSM8K, HUMANEVAL, RUN, SAID, TASKS, _no_network_wait, asked, data, settings_of  # noqa: F401
 from scripted import backbone, hashed

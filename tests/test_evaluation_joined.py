@@ -24,7 +24,8 @@ from dystruct.decoding.evaluation.report import report
 from dystruct.decoding.evaluation.settings import RunSettings, identity
 from dystruct.decoding.evaluation.statistics import mean, mean_of_parts
 from dystruct.decoding.evaluation.summary import RunSummary, load_summary, summarise
-from dystruct.decoding.evaluation.sweep import read_sweep, state
+from dystruct.decoding.evaluation.sweep import read_sweep
+from dystruct.decoding.evaluation.sweep_state import state
 from dystruct.decoding.tiny.problem import Problem
 from evaluation_runs import make_run, with_the_embedded_models_weights
 from scripted import backbone, hashed

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import dystruct.decoding
 from command_line import Run
 from dystruct.decoding import DyStruct, UserError
 from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.run_record import read_items
 from dystruct.decoding.evaluation.summary import load_summary
-from dystruct.decoding.evaluation.sweep import State, read_sweep, state, texts
+from dystruct.decoding.evaluation.sweep import read_sweep
+from dystruct.decoding.evaluation.sweep_making import make_runs
+from dystruct.decoding.evaluation.sweep_state import State, is_finished, state, texts
 from dystruct.model import PriorConfig
 from sweep_runs import FILE, asked, loaded, planned  # noqa: F401 - fixtures
 
@@ -131,6 +134,13 @@ def test_prompts_that_are_too_long_are_told_before_any_run_is_begun(tmp_path: Pa
     found = run("sweep", "sweep.toml", "out")
     assert found.status == 2 and "dystruct: block: The prompt has 2 tokens and 100000 new ones" in found.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_sweep_is_made_from_python_too(tmp_path: Path, asked: None, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, out = planned(tmp_path), tmp_path / "out"
+    assert make_runs(runs, out, lambda run: dystruct.decoding.load(run.model)) == []
+    assert all(is_finished(run, out) for run in runs)
+    assert capsys.readouterr().out.startswith("5 runs, 0 of them finished, 5 to go.\n1 of 5 runs done, ")
 
 
 def test_a_sweep_is_run_once(tmp_path: Path, run: Run, asked: None) -> None:

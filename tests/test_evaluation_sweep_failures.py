@@ -13,9 +13,9 @@ import torch
 
 import dystruct.decoding
 from command_line import Run
-from dystruct.decoding import UserError, parallel
+from dystruct.decoding import UserError
 from dystruct.decoding.backbone import model_folder
-from dystruct.decoding.evaluation import local
+from dystruct.decoding.evaluation import local, sweep_making
 from dystruct.decoding.evaluation.run_folder import RunFolder
 from dystruct.decoding.evaluation.run_record import read_run
 from sweep_runs import FILE, asked, loaded, planned  # noqa: F401 - fixtures
@@ -100,7 +100,7 @@ def test_of_processes_that_were_launched_together_none_goes_on_alone(
     """The others wait for it at the end of the run that failed."""
     planned(tmp_path, THREE)
     failing(monkeypatch, torch.OutOfMemoryError, "Fast")
-    monkeypatch.setattr(parallel, "process_count", lambda: 2)
+    monkeypatch.setattr(sweep_making, "process_count", lambda: 2)
     told = run("sweep", "sweep.toml", "out")
     assert told.status == 2 and told.err.splitlines()[-1].startswith("dystruct: fast: The device's memory")
     assert not (tmp_path / "out" / "block").exists()
@@ -142,7 +142,7 @@ def test_each_model_is_loaded_once(
 ) -> None:
     """Runs go by models, in the order in which the file names these; a large one takes minutes to load."""
     planned(tmp_path, THREE.replace("[settings]", '[settings]\nmodel = ["one", "tiny"]'))
-    monkeypatch.setattr("dystruct.decoding.backbone.model_folder", lambda name, revision: model_folder("tiny"))
+    monkeypatch.setattr(sweep_making, "model_folder", lambda name, revision: model_folder("tiny"))
     told = run("sweep", "sweep.toml", "out")
     assert told.status == 0 and [each["name"] for each in loaded] == ["one", "tiny"]
     begun = re.findall(r"run \d of 6, (\S+): 2 items", told.err)

@@ -13,6 +13,7 @@ import dystruct.decoding
 from command_line import Run
 from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import fingerprint, write_calibration
+from dystruct.decoding.evaluation import sweep_making
 from dystruct.decoding.evaluation.run_record import read_items, read_run
 from dystruct.decoding.plain import as_plain
 from dystruct.model import EvidenceWeights
@@ -113,7 +114,7 @@ def test_a_model_of_the_hub_is_known_by_its_files_where_they_are_here(
         return places.get(revision) if name == "scripted" else real(name, file, revision=revision)
 
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", cached)
-    monkeypatch.setattr("dystruct.decoding.backbone.model_folder", lambda name, revision: tmp_path / revision)
+    monkeypatch.setattr(sweep_making, "model_folder", lambda name, revision: tmp_path / revision)
     text = OWN.replace("weights", 'model = "scripted"\nrevision = "v1"\nweights')
     write_calibration(tmp_path / "own.json", uneven_weights(), fingerprint(tmp_path / "v1"), {})
     planned(tmp_path, text)

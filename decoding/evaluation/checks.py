@@ -5,6 +5,8 @@ What only a model tells, such as prompts that are too long for it, is not looked
 
 from __future__ import annotations
 
+import importlib.util
+
 from ..errors import UserError
 from ..execution import check_allowed
 from ..parallel import process_count
@@ -61,6 +63,12 @@ def check_harness(settings: RunSettings) -> None:
             )
     if settings.stop:
         raise UserError("The harness's tasks have stop strings of their own; leave out --stop.")
+
+
+def need_harness() -> None:
+    """Raise UserError without lm-evaluation-harness."""
+    if importlib.util.find_spec("lm_eval") is None:
+        raise UserError("Tasks other than the embedded ones need lm-evaluation-harness: pip install 'dystruct[eval]'.")
 
 
 def check_code(settings: RunSettings) -> None:

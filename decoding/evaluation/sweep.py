@@ -11,35 +11,26 @@
     decoder = "dystruct:structure=sample,passes=share,alpha0={alpha0}"
     alpha0 = [1.0, 1.5, 2.0]              # stands for {alpha0} in the decoder, a run for each
 
-Runs go one after another, those of one model together, each in a folder named by what it has of its own; each can be
-gone on with, and so can all.
+Each run has a folder named by what it has of its own. Knows nothing of what stands in it (`sweep_state`), nor of how
+runs are made (`sweep_making`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..backbone import TINY, model_folder
-from ..calibration_file import fingerprint, read_calibration
+from ..backbone import TINY
 from ..errors import UserError
-from ..kinds import is_whole
-from ..plain import as_plain
-from . import tasks
-from .agreement import compare, filled
 from .checks import check_run
-from .likelihood import LikelihoodSettings
-from .local import asked_items, text_count, told
-from .run_record import SCORES, begun, damaged, read_items, read_run
-from .settings import RunSettings, check_described, defaults_of, free_of
+from .settings import RunSettings
 
 _LISTS = ("tasks", "seeds", "stop")  # settings whose own values are lists
 _OF_MODEL = {  # what is declared of a run's model, beside its settings
@@ -63,18 +54,10 @@ class PlannedRun:
     revision: str | None = None
     weights: Path | None = None
 
-
-@dataclass(frozen=True)
-class State:
-    """How far a planned run is: items on record, and how many it takes in all, where that is known."""
-
-    done: int
-    count: int | None
-
     @property
-    def finished(self) -> bool:
-        """Whether nothing is left."""
-        return self.count is not None and self.done >= self.count
+    def source(self) -> tuple[str, str | None, Path | None]:
+        """What its model is loaded from; runs in which this is the same have one model."""
+        return self.model, self.revision, self.weights
 
 
 def read_sweep(
@@ -130,131 +113,6 @@ def only(planned: Sequence[PlannedRun], names: Sequence[str]) -> list[PlannedRun
         if name not in known:
             raise UserError(f"The sweep has no run {name!r}; its runs are {'; '.join(known)}.")
     return [run for run in planned if run.folder in names]
-
-
-def state(run: PlannedRun, out: Path) -> State:
-    """How far a run of a sweep in the folder `out` is.
-
-    Raises UserError if the run that stands there is of other settings; it may have another limit. So it does for
-    weights that cannot be read, or were fitted on another model.
-    """
-    folder, limit = out / run.folder, run.settings.limit
-    with naming(run):
-        model = _known_of_model(run)
-    if not begun(folder):
-        return State(0, None)
-    found = read_run(folder)["settings"]
-    try:
-        check_described(found)
-    except ValueError as error:
-        raise damaged(folder, str(error)) from error
-    compare(*_comparable(run, found, model), folder, free_of(run.settings.with_decoder()))
-    done = [(line["task"], line["item"]) for line in read_items(folder) if limit is None or line["item"] < limit]
-    every = texts(run)
-    if every is None:  # of the harness's tasks, of whose items each may have been asked for several times
-        return State(len(set(done)), _items(found, limit))
-    return State(len(done), every)
-
-
-def _items(found: Mapping[str, Any], limit: int | None) -> int | None:
-    """How many items a run on record has under a limit; None if its own is lower, and a task may have more of them."""
-    held, counts = found.get("limit"), [task.get("items") or 0 for task in found["tasks"].values()]
-    if is_whole(held) and (limit is None or limit > held) and any(of >= held for of in counts):
-        return None
-    return sum(of if limit is None else min(of, limit) for of in counts)
-
-
-def texts(run: PlannedRun) -> int | None:
-    """How many texts a run decodes in all; None of the harness's tasks, whose items are not known before it begins."""
-    asked = run.settings
-    if not tasks.are_embedded(asked.tasks):
-        return None
-    return text_count(asked)
-
-
-def is_scored(run: PlannedRun, out: Path) -> bool:
-    """Whether the items on record are scored: those of embedded tasks are as they come, the harness's at the end.
-
-    A run that was prolonged has scores of its first items until then.
-    """
-    if tasks.are_embedded(run.settings.tasks):
-        return True
-    folder, limit = out / run.folder, run.settings.limit
-    try:
-        scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
-        return all(
-            str(item) in scores[task]
-            for task, told in read_run(folder)["settings"]["tasks"].items()
-            for item in range(told["items"] if limit is None else min(told["items"], limit))
-        )
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
-
-
-def is_finished(run: PlannedRun, out: Path) -> bool:
-    """Whether nothing is left to decode or to score. Raises UserError as `state` does."""
-    return state(run, out).finished and is_scored(run, out)
-
-
-def as_begun(run: PlannedRun, out: Path) -> PlannedRun:
-    """The run under the limit with which it stands in the folder `out`, if that is higher, so that it can go on."""
-    if not begun(out / run.folder):
-        return run
-    held, asked = read_run(out / run.folder)["settings"].get("limit"), run.settings.limit
-    higher = asked is not None and (held is None or held > asked)
-    return replace(run, settings=replace(run.settings, limit=held)) if higher else run
-
-
-def _known_of_model(run: PlannedRun) -> dict[str, Any]:
-    """Of the `identity` of a run's model what is known without loading it.
-
-    Of a model of the Hub that is its name alone until its files are on this machine, and the weights that are given.
-    """
-    local = run.model == TINY or os.path.isdir(run.model)
-    folder = model_folder(run.model) if local else _fetched(run.model, run.revision)
-    known: dict[str, Any] = {} if local else {"name": run.model}
-    if folder is not None:
-        known["fingerprint"] = fingerprint(folder)
-    elif run.weights is None:
-        return known
-    weights, calibrated = read_calibration(run.weights, folder or Path(), force=folder is None)
-    return {**known, "weights": as_plain(weights), "calibrated": calibrated}
-
-
-def _fetched(model: str, revision: str | None) -> Path | None:
-    """Where the files of a model of the Hub are on this machine; None if they are not."""
-    from huggingface_hub import try_to_load_from_cache
-
-    with suppress(ValueError):  # no name of a model of the Hub; loading it will say so
-        config = try_to_load_from_cache(model, "config.json", revision=revision)
-        folder = Path(config).parent if isinstance(config, str) else None
-        return folder if folder is not None and any(folder.glob("*.safetensors")) else None
-    return None
-
-
-def _comparable(
-    run: PlannedRun, found: Mapping[str, Any], model: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings on record and those planned, as far as they are known. model: what is known of the model.
-
-    Whether code may be run is no part of a sweep. A limit on record may be higher than the planned one, whose items
-    are then among those on record, and lower, since a run can be prolonged.
-    """
-    held = found.get("limit")
-    goes_on = held is None or (is_whole(held) and held > run.settings.skip)
-    settings = replace(run.settings, limit=held) if goes_on else run.settings
-    model = {**found["model"], **model}
-    known: dict[str, Any] = {}
-    if tasks.are_embedded(run.settings.tasks):
-        known = told(asked_items(settings))
-    decoder = settings.with_decoder()
-    found, described = filled(found, defaults_of(decoder)), settings.described(model, decoder, known)
-    unknown = {"execute_code"}
-    if not tasks.are_embedded(run.settings.tasks):
-        unknown.add("tasks")  # the harness knows them, once their data are loaded
-        described |= {"likelihood": asdict(LikelihoodSettings()), "data": {}}
-    first, second = ({key: of[key] for key in of if key not in unknown} for of in (found, described))
-    return first, second
 
 
 def _is_table(content: object) -> bool:

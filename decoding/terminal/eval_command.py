@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,7 +58,7 @@ def evaluate(
     source.check_use([decoder])
     with status("starting"):
         from ..backbone import model_folder
-        from ..evaluation.checks import check_code, check_run
+        from ..evaluation.checks import check_code, check_run, need_harness
         from ..evaluation.likelihood import LikelihoodSettings
         from ..evaluation.settings import RunSettings, identity
         from ..evaluation.tasks import are_embedded
@@ -113,12 +112,6 @@ def evaluate(
             if not run_harness(settings, harness, loaded, told, folder, reporter()):
                 return  # another process has them all
     finish(folder)
-
-
-def need_harness() -> None:
-    """Raise UserError without lm-evaluation-harness."""
-    if importlib.util.find_spec("lm_eval") is None:
-        raise UserError("Tasks other than the embedded ones need lm-evaluation-harness: pip install 'dystruct[eval]'.")
 
 
 def for_harness(placement: Place) -> Place:
