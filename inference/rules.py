@@ -4,7 +4,8 @@ MAP and sampled structures are the same decode loop with a different rule. A rul
 can write its own:
 
     length(context, prior, generator) -> L            before the window exists
-    structure(diagnostics, context, prior, streams)   after its diagnostic pass, from streams of the partition and order
+    structure(exact, streams) -> Structure            after its diagnostic pass, from the posterior given it, which
+                                                      has the diagnostics, too; streams of the partition and order
 
 Knows which estimate each rule is; nothing of how it is computed, nor of what is done with it.
 """
@@ -18,10 +19,10 @@ from typing import Protocol
 
 import torch
 
-from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure, length_law, order_law, window_rate
+from dystruct.model import Context, Partition, PriorConfig, Structure, length_law, order_law, window_rate
 
 from .length import LengthPosterior
-from .posterior import StructurePosterior, posterior
+from .posterior import StructurePosterior
 
 
 class Streams(Protocol):
@@ -35,8 +36,7 @@ class Streams(Protocol):
 
 
 LengthRule = Callable[[Context, PriorConfig, torch.Generator], int]
-StructureFunction = Callable[[Diagnostics, Context, PriorConfig, Streams], Structure]
-Choice = Callable[[StructurePosterior, Streams], Structure]
+StructureFunction = Callable[[StructurePosterior, Streams], Structure]
 
 
 def _capped(length: int, context: Context) -> int:
@@ -78,28 +78,12 @@ def inferred_length(rule: LengthRule, law: LengthPosterior, generator: torch.Gen
 
 
 @dataclass(frozen=True)
-class FromPosterior:
-    """A structure function that asks the exact posterior only."""
-
-    choice: Choice
-
-    def __call__(self, diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-        return self.choice(posterior(diagnostics, context, prior), streams)
-
-
-@dataclass(frozen=True)
 class StructureRule:
-    """A name, a length rule and a function from diagnostics to a structure."""
+    """A name, a length rule and a function from a window's posterior to a structure."""
 
     name: str
     length: LengthRule
     structure: StructureFunction
-
-    def choose(self, exact: StructurePosterior, streams: Streams) -> Structure:
-        """The structure of the window that an exact posterior describes, which is not computed twice."""
-        if isinstance(self.structure, FromPosterior):
-            return self.structure.choice(exact, streams)
-        return self.structure(exact.diagnostics, exact.context, exact.prior, streams)
 
     def with_length(self, rule: str | LengthRule) -> StructureRule:
         """The same rule with another length rule, by name or as a function. Raises ValueError on an unknown name."""
@@ -110,20 +94,15 @@ class StructureRule:
         return replace(self, length=rule)
 
 
-def by_posterior(name: str, length: LengthRule, choice: Choice) -> StructureRule:
-    """The rule that takes its structure from the exact posterior."""
-    return StructureRule(name, length, FromPosterior(choice))
-
-
-MAP = by_posterior("map", mode_length, lambda exact, streams: exact.map())
+MAP = StructureRule("map", mode_length, lambda exact, streams: exact.map())
 """The most probable partition, then the most probable order; the mode of the length law."""
 
-SAMPLE = by_posterior(
+SAMPLE = StructureRule(
     "sample", sample_length, lambda exact, streams: exact.draw(1, streams.partition, streams.order)[0]
 )
 """Length from its prior, partition and order from their posterior."""
 
-CONSENSUS = by_posterior("consensus", mode_length, lambda exact, streams: exact.consensus())
+CONSENSUS = StructureRule("consensus", mode_length, lambda exact, streams: exact.consensus())
 """The partition of least expected Hamming loss over cuts, then the most probable order; the mode of the length law."""
 
 
@@ -134,15 +113,15 @@ def shuffled(rule: StructureRule) -> StructureRule:
     them and are as many; then an order of resolution from the order law of what came of it.
     """
 
-    def choice(exact: StructurePosterior, streams: Streams) -> Structure:
-        partition = rule.choose(exact, streams).partition
+    def structure(exact: StructurePosterior, streams: Streams) -> Structure:
+        partition = rule.structure(exact, streams).partition
         sizes = torch.tensor([end - start for start, end in partition.blocks])
         sizes = sizes[torch.randperm(len(sizes), generator=streams.partition)]
         moved = Partition(tuple(sizes.cumsum(0).tolist()))
         law = order_law(moved, exact.diagnostics.instability, exact.prior)
         return Structure(moved, tuple(law.sample(generator=streams.order).tolist()))
 
-    return by_posterior(f"shuffled {rule.name}", rule.length, choice)
+    return StructureRule(f"shuffled {rule.name}", rule.length, structure)
 
 
 SHUFFLED = replace(shuffled(SAMPLE), name="shuffled")
@@ -160,8 +139,8 @@ def fixed(partition: Partition | None = None) -> StructureRule:
         assert partition is not None
         return _capped(partition.length, context)
 
-    def structure(diagnostics: Diagnostics, context: Context, prior: PriorConfig, streams: Streams) -> Structure:
-        window = diagnostics.length
+    def structure(exact: StructurePosterior, streams: Streams) -> Structure:
+        window = exact.length
         if partition is None:
             chosen = Partition.whole(window)
         elif window > partition.length:
@@ -170,7 +149,7 @@ def fixed(partition: Partition | None = None) -> StructureRule:
             )
         else:
             chosen = Partition((*(end for end in partition.ends if end < window), window))
-        return Structure(chosen, tuple(order_law(chosen, diagnostics.instability, prior).mode.tolist()))
+        return exact.ordered(chosen)
 
     if partition is None:
         return StructureRule("none", mean_length, structure)

@@ -235,7 +235,7 @@ def test_draws_are_draws_from_the_posterior() -> None:
     for draw in range(400):
         rule: Any = with_draw(DyStruct(structure="sample"), draw).structure
         if draw:
-            cuts.append(rule.choose(exact, Streams.of(0, [1, 2])).partition.count - 1.0)
+            cuts.append(rule.structure(exact, Streams.of(0, [1, 2])).partition.count - 1.0)
     values = torch.tensor(cuts)
     error = float(values.std()) / len(cuts) ** 0.5
     assert abs(float(values.mean()) - float(exact.cut_marginals.sum())) < 5 * error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 
 import pytest
@@ -24,7 +24,7 @@ from dystruct.inference import (
     posterior,
     shuffled,
 )
-from dystruct.model import Context, Diagnostics, Partition, PriorConfig, Structure, length_law, order_law
+from dystruct.model import Context, Diagnostics, Partition, PriorConfig, length_law, order_law
 
 
 @dataclass
@@ -53,17 +53,16 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def test_rules_are_the_posteriors_estimates() -> None:
     there = posterior(window(), Context(), PriorConfig())
-    arguments = (window(), Context(), PriorConfig(), streams())
-    assert MAP.structure(*arguments) == there.map()
-    assert CONSENSUS.structure(*arguments) == there.consensus()
-    assert SAMPLE.structure(*arguments) == there.draw(1, streams().partition, streams().order)[0]
+    assert MAP.structure(there, streams()) == there.map()
+    assert CONSENSUS.structure(there, streams()) == there.consensus()
+    assert SAMPLE.structure(there, streams()) == there.draw(1, streams().partition, streams().order)[0]
 
 
 @pytest.mark.parametrize("name", ["map", "consensus", "none"])
 def test_deterministic_rules_draw_nothing(name: str) -> None:
     used, unused = streams(), streams()
     rule = RULES[name]
-    rule.structure(window(), Context(), PriorConfig(), used)
+    rule.structure(posterior(window(), Context(), PriorConfig()), used)
     rule.length(Context(), PriorConfig(), used.partition)
     assert torch.equal(used.partition.get_state(), unused.partition.get_state())
     assert torch.equal(used.order.get_state(), unused.order.get_state())
@@ -73,28 +72,14 @@ def test_every_rule_is_named_by_its_key_and_handles_one_token() -> None:
     assert list(RULES) == ["map", "sample", "consensus", "none", "shuffled"]
     for name, rule in RULES.items():
         assert rule.name == name
-        assert rule.structure(window(1), Context(), PriorConfig(), streams()).partition == Partition.whole(1)
+        assert rule.structure(posterior(window(1), Context(), PriorConfig()), streams()).partition == Partition.whole(1)
 
 
 def test_sampled_structures_vary_with_the_stream() -> None:
-    drawn = {SAMPLE.structure(window(), Context(), PriorConfig(), streams(seed)).partition for seed in range(20)}
+    drawn = {
+        SAMPLE.structure(posterior(window(), Context(), PriorConfig()), streams(seed)).partition for seed in range(20)
+    }
     assert len(drawn) > 5
-
-
-@pytest.mark.parametrize("rule", [*RULES.values(), fixed(Partition((7, 20)))], ids=lambda rule: rule.name)
-def test_a_rule_made_of_another_goes_by_its_own_function(rule: StructureRule) -> None:
-    """Whichever way it is asked: `choose` must not remember what the other rule did."""
-
-    def halves(diagnostics: Diagnostics, *_: object) -> Structure:
-        return Structure(Partition((diagnostics.length // 2, diagnostics.length)), (1, 0))
-
-    made = replace(rule, name="halves", structure=halves)
-    exact = posterior(window(), Context(), PriorConfig())
-    expected = Structure(Partition((10, 20)), (1, 0))
-    assert made.choose(exact, streams()) == made.structure(window(), Context(), PriorConfig(), streams()) == expected
-    back = replace(made, structure=rule.structure)
-    straight = rule.structure(window(), Context(), PriorConfig(), streams())
-    assert back.choose(exact, streams()) == rule.choose(exact, streams()) == straight
 
 
 # --- the control ------------------------------------------------------------------------------------------------------
@@ -107,8 +92,8 @@ def sizes(partition: Partition) -> tuple[int, ...]:
 @given(st.integers(1, 24), st.integers(0, 99), st.sampled_from(["map", "sample", "consensus", "none"]))
 def test_shuffled_blocks_keep_their_sizes(length: int, seed: int, name: str) -> None:
     exact = posterior(window(length), Context(), PriorConfig(concentration=6.0))
-    straight = RULES[name].choose(exact, streams(seed)).partition
-    moved = shuffled(RULES[name]).choose(exact, streams(seed))
+    straight = RULES[name].structure(exact, streams(seed)).partition
+    moved = shuffled(RULES[name]).structure(exact, streams(seed))
     assert sorted(sizes(moved.partition)) == sorted(sizes(straight))
     assert moved.partition.length == length and sorted(moved.order) == list(range(straight.count))
 
@@ -121,7 +106,7 @@ def test_shuffled_blocks_lose_their_places() -> None:
     edges = torch.full((9,), -30.0)
     edges[[1, 4]] = 30.0
     exact = posterior(Diagnostics(torch.full((10,), 0.5), edges), Context(), PriorConfig())
-    drawn = Counter(sizes(SHUFFLED.choose(exact, streams(seed)).partition) for seed in range(600))
+    drawn = Counter(sizes(SHUFFLED.structure(exact, streams(seed)).partition) for seed in range(600))
     assert set(drawn) == set(permutations((2, 3, 5)))
     assert all(abs(count - 100) < 46 for count in drawn.values())
 
@@ -133,7 +118,7 @@ def test_shuffled_blocks_are_ordered_as_sampled_ones_are(rule: StructureRule) ->
     edges[4] = 30.0
     exact = posterior(Diagnostics(torch.full((10,), 0.5), edges), Context(), PriorConfig())
     stream = streams()
-    first = sum(rule.choose(exact, stream).order == (0, 1) for _ in range(400)) / 400
+    first = sum(rule.structure(exact, stream).order == (0, 1) for _ in range(400)) / 400
     # 0.731 with a standard deviation of 0.022: 5 of them, a false alarm in a million
     assert first == pytest.approx(math.e / (1 + math.e), abs=0.11)
 
@@ -190,7 +175,7 @@ def test_a_length_rule_can_be_replaced() -> None:
 def test_a_fixed_partition_sets_length_and_blocks() -> None:
     rule, partition = fixed(Partition((4, 9, 12))), Partition((4, 9, 12))
     assert rule.length(Context(), PriorConfig(), generator()) == 12
-    structure = rule.structure(window(12), Context(), PriorConfig(), streams())
+    structure = rule.structure(posterior(window(12), Context(), PriorConfig()), streams())
     assert structure.partition == partition
     law = order_law(partition, window(12).instability, PriorConfig())
     assert structure.order == tuple(law.mode.tolist())
@@ -201,9 +186,9 @@ def test_a_fixed_partition_is_cut_short_by_the_budget(remaining: int, ends: tupl
     rule = fixed(Partition((4, 9, 12)))
     length = rule.length(Context(remaining=remaining), PriorConfig(), generator())
     assert length == remaining
-    assert rule.structure(window(length), Context(), PriorConfig(), streams()).partition.ends == ends
+    assert rule.structure(posterior(window(length), Context(), PriorConfig()), streams()).partition.ends == ends
 
 
 def test_a_window_longer_than_its_fixed_partition_is_an_error() -> None:
     with pytest.raises(ValueError, match="the window has 13 tokens, the fixed partition 12"):
-        fixed(Partition((4, 12))).structure(window(13), Context(), PriorConfig(), streams())
+        fixed(Partition((4, 12))).structure(posterior(window(13), Context(), PriorConfig()), streams())

@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from dystruct.inference import StructureRule
 from dystruct.inference.bench import Row
 
 from .. import dystruct, forward
 from ..backbone import Backbone
 from ..canvas import Canvas
+from ..dystruct import DyStruct
 from ..engine import Engine
 from ..generation import generate
 from ..row import Decoder
@@ -34,7 +34,7 @@ _STRUCTURE: dict[str, tuple[tuple[Any, str], ...]] = {
     "running figures": ((Canvas, "_observe"), (Canvas, "features")),
     "hidden jump": ((forward, "hidden_jump"),),
     _HOST: (
-        (StructureRule, "choose"), (dystruct, "diagnose"), (dystruct, "posterior"), (dystruct, "_record"),
+        (DyStruct, "_structure"), (dystruct, "diagnose"), (dystruct, "posterior"), (dystruct, "_record"),
         (dystruct, "mean_instability"),
     ),
 }  # fmt: skip

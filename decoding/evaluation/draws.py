@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from dystruct.inference import LENGTH_RULES, RULES, StructurePosterior
-from dystruct.inference.rules import Streams, by_posterior
+from dystruct.inference.rules import Streams, StructureRule
 from dystruct.model import Context, PriorConfig, Structure
 
 from ..dystruct import DyStruct
@@ -46,10 +46,10 @@ def with_draw(decoder: Decoder, draw: int) -> Decoder:
     def drawn_length(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
         return length(context, prior, _of_draw(generator, draw))
 
-    def choice(exact: StructurePosterior, streams: Streams) -> Structure:
-        return rule.choose(exact, _Drawn(_of_draw(streams.partition, draw), _of_draw(streams.order, draw)))
+    def structure(exact: StructurePosterior, streams: Streams) -> Structure:
+        return rule.structure(exact, _Drawn(_of_draw(streams.partition, draw), _of_draw(streams.order, draw)))
 
-    return replace(decoder, structure=by_posterior(rule.name, drawn_length, choice), length_rule=None)
+    return replace(decoder, structure=StructureRule(rule.name, drawn_length, structure), length_rule=None)
 
 
 def _of_draw(generator: torch.Generator, draw: int) -> torch.Generator:
