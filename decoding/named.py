@@ -174,7 +174,9 @@ def _key(setting: str, text: str) -> str:
     if option == "--preset" or option in OPTIONS:
         return option
     if written not in WITHOUT_OPTION:
-        raise UserError(f"There is no setting {setting!r} in {text!r}; `dystruct decoders` lists them.")
+        of_python = {own: known.removeprefix("--") for known, own in OPTIONS.items()}
+        remedy = f"it is called {of_python[written]} here" if written in of_python else "`dystruct decoders` lists them"
+        raise UserError(f"There is no setting {setting!r} in {text!r}; {remedy}.")
     return written
 
 

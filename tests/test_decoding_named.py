@@ -94,11 +94,19 @@ def test_settings_that_depend_on_each_other_are_taken_together(
 
 @pytest.mark.parametrize(
     "name",
-    ["nothing", "prior", "weights", "weld_radius", "prior.concentration", "prior.evidence_scale", "prior.x", "x.y"],
+    ["nothing", "prior", "weights", "prior.evidence_scale", "prior.x", "x.y"],
 )
 def test_a_setting_that_there_is_not_is_one_clear_error(name: str) -> None:
     with pytest.raises(UserError, match=rf"^There is no setting '{name}' in .*; `dystruct decoders` lists them\.$"):
         named_decoder(f"dystruct:{name}=1")
+
+
+def test_a_setting_by_its_name_in_python_is_told_the_one_here() -> None:
+    renamed = {setting: option for option, setting in OPTIONS.items() if option != f"--{setting.replace('_', '-')}"}
+    assert {"weld_radius", "prior.concentration", "prior.context_weight"} == set(renamed)
+    for setting, option in renamed.items():
+        with pytest.raises(UserError, match=rf"no setting '{setting}' in .*; it is called {option[2:]} here\.$"):
+            named_decoder(f"dystruct:{setting}=1")
 
 
 @pytest.mark.parametrize("decoder", [name for name in DECODERS if name != "dystruct"])

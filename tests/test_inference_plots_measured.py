@@ -243,6 +243,13 @@ def test_votes_show_each_way_at_its_own_sizes() -> None:
     FigureCanvasAgg(ax.figure).draw()
 
 
+@pytest.mark.parametrize(("sizes", "told"), [([1, 2, 16, 17], "1 2 17"), ([17, 1, 16, 5], "17 5 1"), ([3, 3], "3")])
+def test_numbers_of_answers_do_not_overprint_each_other(sizes: list[int], told: str) -> None:
+    values = [[0.5]] * len(sizes)
+    ax = plot_votes(sizes, values, values, ["structures"])
+    assert sorted(tick_texts(ax), key=int) == sorted(told.split(), key=int)
+
+
 def _colour(ax: Any, name: str) -> Any:
     return next(each.get_color() for each in ax.lines if each.get_label() == name)
 

@@ -226,6 +226,7 @@ def calibrate(
 
         save_text(svg, picture(found))
     diagnosed.unlink(missing_ok=True)  # another process may have fitted the same
+    complain(f"the weights are in {str(weights)!r}; --weights takes them.")
     if as_json:
         typer.echo(report)
     else:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .style import DARK, axes, series_style
 
+_TICKS_APART = 1.2  # the least ratio of two sizes whose numbers stand beside each other
 _APART = 0.06  # by how much bars of two series stand apart, of one doubling
 
 
@@ -52,10 +53,20 @@ def plot_votes(
     ax.plot([], [], color=DARK, linestyle=":", label="any of them right")
     ax.set_xscale("log", base=2)
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticks(at, [f"{size:g}" for size in at])
+    ticks = _apart(at)
+    ax.set_xticks(ticks, [f"{size:g}" for size in ticks])
     ax.set_xlabel("answers a prompt")
     ax.set_ylabel("accuracy")
     ax.set_ylim(bottom=0)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     return ax
+
+
+def _apart(sizes: NDArray[np.float64]) -> list[float]:
+    """The sizes, from the largest down, whose numbers do not overprint each other on a logarithmic axis."""
+    kept: list[float] = []
+    for size in sorted(sizes.tolist(), reverse=True):
+        if not kept or kept[-1] >= _TICKS_APART * size:
+            kept.append(size)
+    return kept[::-1]
