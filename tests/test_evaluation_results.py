@@ -57,7 +57,7 @@ def test_the_runs_are_those_of_the_sweep(folder: Path) -> None:
     [
         *(("main", n, f"(budget {n}):\n\n") for n in (64, 128, 256)),
         ("cuts", 256, "at random places):\n\n"),
-        ("lengths", 256, "sweeps/lengths.toml runs/lengths --limit 100 --execute-code --compiled --dtype bfloat16\n\n"),
+        ("lengths", 256, "sweeps/lengths.toml runs/lengths --execute-code --compiled --dtype bfloat16\n\n"),
     ],
 )
 def test_the_text_shows_what_the_tables_have(sweep: str, budget: int, behind: str) -> None:
