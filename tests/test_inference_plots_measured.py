@@ -92,6 +92,15 @@ def test_points_of_one_name_are_joined_and_grow_with_the_budget() -> None:
     assert sizes == [size[20, 0.2], size[90, 0.5], size[100, 0.4]]
 
 
+@pytest.mark.parametrize(("passes", "scale"), [([20, 80], "linear"), ([20, 81], "log"), ([0, 99], "linear")])
+def test_passes_far_apart_stand_by_their_doublings(passes: list[int], scale: str) -> None:
+    ax = plot_accuracy(passes, [0.2, 0.4], ["a", "b"])
+    assert ax.get_xscale() == scale
+    if scale == "log":
+        FigureCanvasAgg(ax.figure).draw()
+        assert {"32", "64"} < set(tick_texts(ax)), "numbers, no powers"
+
+
 @pytest.mark.parametrize("budgets", [None, [64, 64]])
 def test_points_of_one_budget_are_of_one_size(budgets: list[int] | None) -> None:
     ax = plot_accuracy([100, 20], [0.4, 0.2], ["a", "b"], budgets=budgets)

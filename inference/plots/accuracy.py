@@ -8,11 +8,13 @@ from textwrap import fill
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import ArrayLike
 
 from .style import axes, series_style
 
 _SIZE, _SIZES = 8, (5, 10)  # of a point; of one of the smallest and of the largest budget
+_WIDE = 4  # times as many passes as the fewest, for which a linear axis has no room
 _NAMED = 20  # names that a legend has room for, and a reader patience
 _WIDTH = 40  # characters of a line of the legend
 _OTHERS = "0.7", "o"  # how series look that have no name in the legend
@@ -43,8 +45,8 @@ def plot_accuracy(
 
     Points of one name, such as a decoder's under several budgets, look alike and are joined. interval (n, 2): lower
     and upper ends of each accuracy, drawn as bars. budgets (n): forward passes that were allowed, larger ones as larger
-    points. Of more than 20 names those without a point on the front are grey, but for those in `highlight`. Raises
-    ValueError where numbers differ.
+    points. Of more than 20 names those without a point on the front are grey, but for those in `highlight`. Passes that
+    differ by a factor of more than 4 stand on a logarithmic axis. Raises ValueError where numbers differ.
     """
     cost, gain = np.asarray(passes, dtype=float), np.asarray(accuracy, dtype=float)
     if cost.shape != gain.shape or cost.shape != (len(names),) or not len(names):
@@ -84,6 +86,9 @@ def plot_accuracy(
         legend.append(_entry(f"{len(every) - len(named)} others", *_OTHERS, _SIZE))
     if len(sizes) > 1:
         legend += [_entry(f"budget {budget}", "0.35", "o", size) for budget, size in sizes.items()]
+    if 0 < _WIDE * cost.min() < cost.max():
+        ax.set_xscale("log", base=2)  # a doubling of passes is as far anywhere
+        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.set_xlabel("forward passes a sequence")
     ax.set_ylabel("accuracy")
     ax.set_ylim(bottom=0)
