@@ -11,7 +11,7 @@ from typing import Literal
 
 from .ending import checked_stop
 from .errors import UserError
-from .kinds import check_positive, check_whole
+from .kinds import check_flags, check_positive, check_whole
 
 # Of a prefix's keys and values: keep none, compute all of them at each window's first pass, or none of them again.
 Caching = bool | Literal["append"]
@@ -38,6 +38,9 @@ class GenerationSettings:
         check_whole(self, "max_new_tokens", "budget", "batch_size")
         check_whole(self, "seed", "alternatives", least=0)
         check_positive(self, "temperature", or_zero=True)
-        if not isinstance(self.prefix_cache, bool) and self.prefix_cache != "append":
+        if not isinstance(self.prefix_cache, bool) and not (
+            isinstance(self.prefix_cache, str) and self.prefix_cache == "append"
+        ):
             raise UserError(f"prefix_cache must be True, False or 'append', not {self.prefix_cache!r}.")
+        check_flags(self)
         object.__setattr__(self, "stop", checked_stop(self.stop))

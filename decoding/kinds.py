@@ -5,12 +5,14 @@ The checks are of fields of a dataclass, by name; None is a value of those whose
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields
 from numbers import Integral
 from typing import Any, TypeGuard
 
 from .errors import UserError
+
+LARGEST = 2**63 - 1  # whole number among settings
+_LARGEST = 1e100  # real one
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -28,13 +30,16 @@ def in_digits(text: str) -> bool:
     return text.isascii() and "_" not in text
 
 
-def check_whole(settings: Any, *names: str, least: int = 1, most: float = math.inf) -> None:
-    """UserError for a setting that is no whole number from `least` to `most`."""
-    allowed = f"of at least {least}" if math.isinf(most) else f"from {least} to {most}"
+def check_whole(settings: Any, *names: str, least: int = 1, most: int = LARGEST) -> None:
+    """UserError for a setting that is no whole number from `least` to `most`; one of another type becomes an int."""
+    allowed = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
     for name in names:
         value = getattr(settings, name)
-        if not (is_whole(value) and least <= value <= most) and not _is_left_out(settings, name):
-            raise UserError(f"{name} must be a whole number {allowed}, not {value!r}.")
+        if is_whole(value) and least <= value <= most:
+            object.__setattr__(settings, name, int(value))
+        elif not _is_left_out(settings, name):
+            limit = f"at most {most}" if is_whole(value) and value > most == LARGEST else f"a whole number {allowed}"
+            raise UserError(f"{name} must be {limit}, not {shortened(value)}.")
 
 
 def check_fraction(settings: Any, *names: str) -> None:
@@ -42,16 +47,31 @@ def check_fraction(settings: Any, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if not (is_number(value) and 0 <= value <= 1) and not _is_left_out(settings, name):
-            raise UserError(f"{name} must be a number from 0 to 1, not {value!r}.")
+            raise UserError(f"{name} must be a number from 0 to 1, not {shortened(value)}.")
 
 
 def check_positive(settings: Any, *names: str, or_zero: bool = False) -> None:
     """UserError for a setting that is no positive number, or, with or_zero, 0."""
     for name in names:
         value = getattr(settings, name)
-        held = is_number(value) and (0 < value < math.inf or (or_zero and value == 0))
+        held = is_number(value) and (0 < value <= _LARGEST or (or_zero and value == 0))
         if not held and not _is_left_out(settings, name):
-            raise UserError(f"{name} must be {'0 or ' * or_zero}a positive number, not {value!r}.")
+            raise UserError(f"{name} must be {'0 or ' * or_zero}a positive number, not {shortened(value)}.")
+
+
+def check_flags(settings: Any) -> None:
+    """UserError for a setting that is on or off and given as something else, such as a text."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if str(field.type) == "bool" and not isinstance(value, bool):
+            raise UserError(f"{field.name} must be True or False, not {shortened(value)}.")
+
+
+def shortened(value: Any) -> str:
+    """A refused value as a sentence names it."""
+    if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to write out what has thousands of digits
+        return "one of so many digits"
+    return repr(value)
 
 
 def _is_left_out(settings: Any, name: str) -> bool:

@@ -12,6 +12,7 @@ Knows which estimate each rule is; nothing of how it is computed, nor of what is
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -77,13 +78,29 @@ def inferred_length(rule: LengthRule, law: LengthPosterior, generator: torch.Gen
     raise ValueError(f"a posterior of lengths needs one of the length rules {', '.join(LENGTH_RULES)}.")
 
 
+def _takes(function: object, count: int) -> bool:
+    """Whether it can be called with so many arguments, as far as that can be told."""
+    try:
+        inspect.signature(function).bind(*range(count))  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    except ValueError:  # written in C, without a signature
+        pass
+    return callable(function)
+
+
 @dataclass(frozen=True)
 class StructureRule:
-    """A name, a length rule and a function from a window's posterior to a structure."""
+    """A name, a length rule and a function from a window's posterior to a structure; ValueError for other functions."""
 
     name: str
     length: LengthRule
     structure: StructureFunction
+
+    def __post_init__(self) -> None:
+        for name, taken in (("length", "context, prior, generator"), ("structure", "exact, streams")):
+            if not _takes(getattr(self, name), taken.count(",") + 1):
+                raise ValueError(f"{name} of the rule {self.name!r} must be a function of ({taken}).")
 
     def with_length(self, rule: str | LengthRule) -> StructureRule:
         """The same rule with another length rule, by name or as a function. Raises ValueError on an unknown name."""
@@ -110,11 +127,17 @@ def shuffled(rule: StructureRule) -> StructureRule:
     """A rule whose blocks keep their sizes and lose their places: the control for whether places matter.
 
     The blocks of the rule's partition in an order drawn at random, so that cuts stand where the evidence did not put
-    them and are as many; then an order of resolution from the order law of what came of it.
+    them and are as many; then an order of resolution from the order law of what came of it. Raises ValueError for what
+    is no rule, and its `structure` where the rule's gives no structure.
     """
+    if not isinstance(rule, StructureRule):
+        raise ValueError(f"what is shuffled must be a StructureRule, not {rule!r}.")
 
     def structure(exact: StructurePosterior, streams: Streams) -> Structure:
-        partition = rule.structure(exact, streams).partition
+        found = rule.structure(exact, streams)
+        if not isinstance(found, Structure):
+            raise ValueError(f"the rule {rule.name!r} gives {repr(found)[:80]}, which is no Structure.")
+        partition = found.partition
         sizes = torch.tensor([end - start for start, end in partition.blocks])
         sizes = sizes[torch.randperm(len(sizes), generator=streams.partition)]
         moved = Partition(tuple(sizes.cumsum(0).tolist()))
@@ -132,8 +155,10 @@ def fixed(partition: Partition | None = None) -> StructureRule:
     """A structure that no diagnostics change: the whole window as one block, or a partition that also sets the length.
 
     A window that the budget cuts short loses the blocks beyond its end. Order: the mode of the order law. The rule's
-    `structure` raises ValueError for a window longer than the partition.
+    `structure` raises ValueError for a window longer than the partition; so does this for what is no partition.
     """
+    if partition is not None and not isinstance(partition, Partition):
+        raise ValueError(f"partition must be a Partition or None, not {partition!r}.")
 
     def whole(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
         assert partition is not None

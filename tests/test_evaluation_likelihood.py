@@ -111,6 +111,8 @@ def test_what_cannot_be_scored_is_told() -> None:
         log_likelihood(model, [], [3], LikelihoodSettings())
     with pytest.raises(UserError, match="600 tokens"):
         log_likelihood(model, [3] * 300, [4] * 300, LikelihoodSettings())
-    for wrong in ({"samples": 0}, {"batch": 3}, {"guidance": -1.0}, {"guidance": math.inf}):
-        with pytest.raises(UserError, match="likelihood"):
+    with pytest.raises(UserError, match=r"samples of a likelihood \(128\) must be whole batches of 3"):
+        LikelihoodSettings(batch=3)
+    for wrong in ({"samples": 0}, {"batch": 0}, {"guidance": -1.0}, {"guidance": math.inf}):
+        with pytest.raises(UserError, match=f"^{next(iter(wrong))} must be "):
             LikelihoodSettings(**wrong)

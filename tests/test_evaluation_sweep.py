@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from command_line import Run
 from dystruct.decoding import DyStruct, UserError
 from dystruct.decoding.evaluation import tasks
 from dystruct.decoding.evaluation.run_record import read_items
+from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.evaluation.summary import load_summary
-from dystruct.decoding.evaluation.sweep import read_sweep
+from dystruct.decoding.evaluation.sweep import PlannedRun, read_sweep
 from dystruct.decoding.evaluation.sweep_making import make_runs
 from dystruct.decoding.evaluation.sweep_state import State, is_finished, state, texts
 from dystruct.model import PriorConfig
@@ -141,6 +143,31 @@ def test_a_sweep_is_made_from_python_too(tmp_path: Path, asked: None, capsys: py
     assert make_runs(runs, out, lambda run: dystruct.decoding.load(run.model)) == []
     assert all(is_finished(run, out) for run in runs)
     assert capsys.readouterr().out.startswith("5 runs, 0 of them finished, 5 to go.\n1 of 5 runs done, ")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"decoder": "nope"}, "b: There is no decoder 'nope'"),
+        ({"decoder": "block", "draws": 3}, "b: Several draws need structures that are drawn"),
+        ({"limit": 10**6, "skip": 10**6 - 1}, "b: tiny_logic has "),
+        ({}, "Two runs are named 'a'"),
+    ],
+)
+def test_runs_planned_in_python_are_checked_before_a_model_is_loaded(
+    tmp_path: Path, wrong: dict[str, Any], told: str
+) -> None:
+    good = PlannedRun("a", "tiny", RunSettings(tasks=("tiny_logic",), limit=1))
+    other = PlannedRun("b" if wrong else "a", "tiny", RunSettings(**{"tasks": ("tiny_logic",), **wrong}))
+    with pytest.raises(UserError, match=f"^{told}"):
+        make_runs([good, other], tmp_path, lambda run: pytest.fail("loaded"), say=lambda sentence: None)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["", "..", "../out", "a/b", ".hidden"])
+def test_a_run_stays_in_the_folder_of_its_sweep(name: str) -> None:
+    with pytest.raises(UserError, match="is no name of a run's folder"):
+        PlannedRun(name, "tiny", RunSettings(tasks=("tiny_logic",)))
 
 
 def test_a_sweep_is_run_once(tmp_path: Path, run: Run, asked: None) -> None:

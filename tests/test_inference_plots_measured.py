@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
@@ -252,11 +253,24 @@ def test_votes_show_each_way_at_its_own_sizes() -> None:
     FigureCanvasAgg(ax.figure).draw()
 
 
-@pytest.mark.parametrize(("sizes", "told"), [([1, 2, 16, 17], "1 2 17"), ([17, 1, 16, 5], "17 5 1"), ([3, 3], "3")])
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [([1, 2, 16, 17], "1 2 17"), ([17, 1, 16, 5], "17 5 1"), ([3, 3], "3"), ([1, 64, 128, 154], "1 64 154")],
+)
 def test_numbers_of_answers_do_not_overprint_each_other(sizes: list[int], told: str) -> None:
     values = [[0.5]] * len(sizes)
     ax = plot_votes(sizes, values, values, ["structures"])
     assert sorted(tick_texts(ax), key=int) == sorted(told.split(), key=int)
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=20))
+@settings(max_examples=10)
+def test_no_two_numbers_of_answers_meet(sizes: list[int]) -> None:
+    values = [[0.5]] * len(sizes)
+    ax = plot_votes(sizes, values, values, ["structures"])
+    FigureCanvasAgg(ax.figure).draw()
+    boxes = sorted((text.get_window_extent() for text in ax.get_xticklabels()), key=lambda box: box.x0)
+    assert all(first.x1 < second.x0 for first, second in pairwise(boxes))
 
 
 def _colour(ax: Any, name: str) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Any
 
 import pytest
 import torch
@@ -80,6 +81,27 @@ def test_sampled_structures_vary_with_the_stream() -> None:
         SAMPLE.structure(posterior(window(), Context(), PriorConfig()), streams(seed)).partition for seed in range(20)
     }
     assert len(drawn) > 5
+
+
+@pytest.mark.parametrize("made", [lambda a, b, c, d: None, lambda: None, "map", None])
+def test_a_rule_of_other_functions_is_refused_when_made(made: Any) -> None:
+    with pytest.raises(ValueError, match=r"^structure of the rule 'own' must be a function of \(exact, streams\)\.$"):
+        StructureRule("own", MAP.length, made)
+    with pytest.raises(ValueError, match=r"^length of the rule 'own' must be a function of \(context, prior, gen"):
+        StructureRule("own", made, MAP.structure)
+
+
+def test_what_is_made_of_a_rule_or_a_partition_asks_for_one() -> None:
+    given: Any
+    for given in ("map", None, lambda exact, streams: None):
+        with pytest.raises(ValueError, match="what is shuffled must be a StructureRule"):
+            shuffled(given)
+    for given in ((4, 9), "map"):
+        with pytest.raises(ValueError, match="partition must be a Partition or None"):
+            fixed(given)
+    wrong: Any = shuffled(StructureRule("own", MAP.length, lambda exact, streams: None))  # type: ignore[arg-type,return-value]
+    with pytest.raises(ValueError, match="the rule 'own' gives None, which is no Structure"):
+        wrong.structure(posterior(window(), Context(), PriorConfig()), streams())
 
 
 # --- the control ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 
 import dystruct.decoding
@@ -18,7 +19,9 @@ from dystruct.decoding.backbone import loading
 from dystruct.decoding.bench import __main__ as bench
 from dystruct.decoding.bench import agreement
 from dystruct.decoding.evaluation.likelihood import LikelihoodSettings
+from dystruct.decoding.evaluation.settings import RunSettings
 from dystruct.decoding.files import save_text
+from dystruct.decoding.generation_settings import GenerationSettings
 from dystruct.decoding.named import decoder_of, named_decoder
 from dystruct.inference import LENGTH_RULES, RULES
 from dystruct.model import PriorConfig
@@ -394,3 +397,53 @@ def test_benchmarks_refuse_before_they_measure(
         program.main(list(arguments))
     assert exit.value.code == 2 and part in capsys.readouterr().err
     assert os.listdir() == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [(kind, name) for kind in (*DECODERS.values(), LikelihoodSettings) for name in _numeric(kind)],
+)
+def test_a_number_beyond_all_is_refused_and_one_of_numpy_becomes_an_int(settings: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be .*\.$"):
+        settings(**{name: 10**5000})
+    default = getattr(settings(), name)
+    if isinstance(default, int):
+        assert type(getattr(settings(**{name: np.int64(default)}), name)) is int
+
+
+@pytest.mark.parametrize("name", ["max_new_tokens", "budget", "batch_size", "seed", "temperature", "alternatives"])
+def test_a_limit_beyond_all_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=rf"^{name} must be .*\.$"):
+        generate(MODEL, ["abc"], Block(), **{name: 10**400})
+
+
+def _flags(settings: type) -> list[str]:
+    return [field.name for field in fields(settings) if field.type == "bool"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (kind, name)
+        for kind in (*DECODERS.values(), LikelihoodSettings, RunSettings, GenerationSettings)
+        for name in _flags(kind)
+    ],
+)
+@pytest.mark.parametrize("value", ["no", 1, None, np.array([1, 2])])
+def test_a_flag_is_true_or_false(settings: Any, name: str, value: Any) -> None:
+    given = {"tasks": ("tiny_logic",)} if settings is RunSettings else {}
+    with pytest.raises(UserError, match=rf"^{name} must be True or False, not .*\.$"):
+        settings(**given, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["tasks", "seeds", "stop"])
+@pytest.mark.parametrize("value", [None, 7, "text"])
+def test_the_lists_of_a_run_are_lists(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=rf"{name}.* must be a list"):
+        RunSettings(**{"tasks": ("tiny_logic",), name: value})
+
+
+def test_the_lists_of_a_run_are_read_once() -> None:
+    run = RunSettings(tasks=iter(["tiny_logic"]), seeds=(np.int64(n) for n in (0, 1)), stop=iter(["a", "b"]))  # type: ignore[arg-type]
+    assert (run.tasks, run.seeds, run.stop) == (("tiny_logic",), (0, 1), ("a", "b"))
+    assert all(type(seed) is int for seed in run.seeds)

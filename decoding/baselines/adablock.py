@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import UserError
-from ..kinds import check_fraction, check_whole, is_whole
+from ..kinds import check_flags, check_fraction, check_whole, is_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from .blocks import commit_chosen, confident, finish, resolve
@@ -41,6 +41,7 @@ class AdaBlock:
     widest: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_whole(self, "block_length")
         check_fraction(self, "threshold", "delimiter_threshold")
         if self.delimiter_ids is not None:

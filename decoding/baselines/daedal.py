@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import UserError
-from ..kinds import check_fraction, check_whole
+from ..kinds import check_flags, check_fraction, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from .blocks import finish, ranked
@@ -46,6 +46,7 @@ class Daedal:
     widest: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_whole(self, "initial_length", "block_length", "expansion", "eos_check_tokens")
         check_fraction(self, "high", "low", "eos_threshold", "expand_eos_threshold")
         if self.low > self.high:

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 import torch
 
 from ..errors import UserError
-from ..kinds import check_fraction, check_positive, check_whole
+from ..kinds import check_flags, check_fraction, check_positive, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from .blocks import finish, ranked
@@ -49,6 +49,7 @@ class Dream:
     widest: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_whole(self, "steps", "top_k")
         check_fraction(self, "top_p", "eps")
         if self.alg not in ("origin", "maskgit_plus", "topk_margin", "entropy"):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import ClassVar
 
 from ..errors import UserError
-from ..kinds import check_fraction, check_positive, check_whole
+from ..kinds import check_flags, check_fraction, check_positive, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from .blocks import confident, fill, ranked, resolve
@@ -38,6 +38,7 @@ class Fast:
     widest: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_whole(self, "block_length")
         check_fraction(self, "threshold")
         check_positive(self, "factor")

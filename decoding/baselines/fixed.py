@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 import torch
 
 from ..errors import UserError
-from ..kinds import check_positive, check_whole, is_whole
+from ..kinds import check_flags, check_positive, check_whole
 from ..passes import masks, quotas
 from ..row import Pass, Row
 from ..sampling import Sampling
@@ -50,14 +50,14 @@ class Fixed:
     widest: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_whole(self, "block_length", "steps")
         if self.remasking not in ("low_confidence", "random"):
             raise UserError(f"remasking must be low_confidence or random, not {self.remasking!r}.")
         check_positive(self, "guidance", or_zero=True)
         if self.defer_eos and self.remasking == "random":
             raise UserError("defer_eos has no use with random remasking, which looks at no confidence; leave it out.")
-        if self.end_of_turn is not None and not is_whole(self.end_of_turn):
-            raise UserError(f"end_of_turn must be a token id, not {self.end_of_turn!r}.")
+        check_whole(self, "end_of_turn", least=0)
         if self.end_of_turn is not None and not self.defer_eos:
             raise UserError("end_of_turn has no use without defer_eos; leave it out.")
         if self.defer_eos and self.suppress_eos and self.end_of_turn is None:

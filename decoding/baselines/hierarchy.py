@@ -24,7 +24,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from ..errors import UserError
-from ..kinds import check_fraction, check_whole
+from ..kinds import check_flags, check_fraction, check_whole
 from ..row import Figures, Pass, Row
 from ..sampling import Sampling
 from ..trace import Remask
@@ -47,6 +47,7 @@ class Hierarchy:
     widest: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_whole(self, "block_length")
         check_fraction(self, "low", "high", "remask")
         if self.high is not None and self.low > self.high:

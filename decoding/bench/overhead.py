@@ -34,7 +34,7 @@ _STRUCTURE: dict[str, tuple[tuple[Any, str], ...]] = {
     "running figures": ((Canvas, "_observe"), (Canvas, "features")),
     "hidden jump": ((forward, "hidden_jump"),),
     _HOST: (
-        (DyStruct, "_structure"), (dystruct, "diagnose"), (dystruct, "posterior"), (dystruct, "_record"),
+        (DyStruct, "_structure"), (dystruct, "diagnose"), (DyStruct, "_posterior"), (dystruct, "_record"),
         (dystruct, "mean_instability"),
     ),
 }  # fmt: skip

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..backbone import Backbone
 from ..errors import UserError
-from ..kinds import is_number, is_whole
+from ..kinds import check_flags, check_positive, check_whole
 from ..sampling import guided
 
 
@@ -36,14 +36,11 @@ class LikelihoodSettings:
     greedy: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("samples", "batch"):
-            value = getattr(self, name)
-            if not is_whole(value) or value < 1:
-                raise UserError(f"The {name} of a likelihood must be a whole number of at least 1, not {value!r}.")
+        check_whole(self, "samples", "batch")
+        check_positive(self, "guidance", or_zero=True)
+        check_flags(self)
         if self.samples % self.batch:
             raise UserError(f"The samples of a likelihood ({self.samples}) must be whole batches of {self.batch}.")
-        if not is_number(self.guidance) or not 0 <= self.guidance < float("inf"):
-            raise UserError(f"The guidance of a likelihood must be 0 or a positive number, not {self.guidance!r}.")
 
 
 @torch.inference_mode()

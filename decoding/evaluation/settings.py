@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from ..backbone.prompt_format import check_prompt_format
 from ..baselines import DECODERS
 from ..calibration_file import fingerprint
 from ..dystruct import DyStruct
-from ..ending import check_unicode
+from ..ending import check_unicode, checked_stop
 from ..errors import UserError
 from ..generation_settings import Caching, GenerationSettings
-from ..kinds import check_whole, is_number
+from ..kinds import LARGEST, check_flags, check_whole, is_number
 from ..named import named_decoder
 from ..plain import as_plain, from_plain
 from ..row import Decoder
@@ -61,6 +61,13 @@ class RunSettings:
     traces: bool = True
 
     def __post_init__(self) -> None:
+        for name in ("tasks", "seeds"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise UserError(f"The {name} of a run must be a list, not {value!r}; put a single one into a list.")
+            object.__setattr__(self, name, tuple(value))
+        object.__setattr__(self, "stop", checked_stop(self.stop))
+        check_flags(self)
         if not self.tasks:
             raise UserError("No task is named; give --tasks, such as tiny_maths,tiny_code,tiny_logic.")
         for what, values in (("task", self.tasks), ("seed", self.seeds)):
@@ -74,14 +81,19 @@ class RunSettings:
             raise UserError(f"Of {self.limit} items {self.skip} cannot be left out; correct the skip or the limit.")
         if not self.seeds:
             raise UserError("No seed is named; give one, such as 0.")
-        for seed in self.seeds:
-            GenerationSettings(**self.generating(seed))
+        object.__setattr__(
+            self, "seeds", tuple(GenerationSettings(**self.generating(seed)).seed for seed in self.seeds)
+        )
+        check_whole(self, "max_new_tokens", "budget", "batch_size")
         if self.prompt_format is not None:
             check_prompt_format(self.prompt_format)
             if self.chat:
                 raise UserError("prompt_format and chat exclude each other; give one of them.")
         for name in ("name", "decoder", "split"):
-            check_unicode(f"The {name} of a run", getattr(self, name) or "")
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (name == "name" and value is None):
+                raise UserError(f"The {name} of a run is a text, not {value!r}; correct it.")
+            check_unicode(f"The {name} of a run", value or "")
         for task in self.tasks:
             if not isinstance(task, str):
                 raise UserError(f"A task is named by a text, not {task!r}; correct it.")
@@ -99,6 +111,8 @@ class RunSettings:
             if isinstance(default, tuple):
                 value = tuple(value) if isinstance(value, list | tuple) else (value,)
             elif isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+                if abs(value) > LARGEST:
+                    raise UserError(f"The setting {name} of a run is too large; correct it.")
                 value = float(value)
             # whose kinds the default does not tell; a prefix cache's are checked with its values
             kinds = {"limit": int, "shots": int, "name": str, "prompt_format": str, "prefix_cache": type(value)}

@@ -54,6 +54,10 @@ class PlannedRun:
     revision: str | None = None
     weights: Path | None = None
 
+    def __post_init__(self) -> None:
+        if not self.folder or Path(self.folder).name != self.folder or self.folder.startswith("."):
+            raise UserError(f"{self.folder!r} is no name of a run's folder; give one without a slash or a first dot.")
+
     @property
     def source(self) -> tuple[str, str | None, Path | None]:
         """What its model is loaded from; runs in which this is the same have one model."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .style import DARK, axes, series_style
 
-_TICKS_APART = 1.2  # the least ratio of two sizes whose numbers stand beside each other
+_DIGIT = 0.02  # width of a digit, of the axis
 _APART = 0.06  # by how much bars of two series stand apart, of one doubling
 
 
@@ -34,6 +34,8 @@ def plot_votes(
     """
     at, voted, any_right = (np.asarray(values, dtype=float) for values in (sizes, majority, best))
     shape = (at.size, len(names))
+    if at.ndim == 1 and not (np.isfinite(at) & (at > 0)).all():
+        raise ValueError(f"sizes must be numbers of answers, 1 at least, got {at.tolist()}.")
     if at.ndim != 1 or 0 in shape or voted.shape != shape or any_right.shape != shape:
         raise ValueError(f"majority and best must have shape {shape}, got {voted.shape} and {any_right.shape}.")
     bars = None if interval is None else np.asarray(interval, dtype=float)
@@ -66,7 +68,9 @@ def plot_votes(
 def _apart(sizes: NDArray[np.float64]) -> list[float]:
     """The sizes, from the largest down, whose numbers do not overprint each other on a logarithmic axis."""
     kept: list[float] = []
-    for size in sorted(sizes.tolist(), reverse=True):
-        if not kept or kept[-1] >= _TICKS_APART * size:
+    wide = np.log2(sizes.max() / sizes.min())
+    for size in sorted(set(sizes.tolist()), reverse=True):
+        room = _DIGIT * (1 + len(f"{kept[-1]:g}") / 2 + len(f"{size:g}") / 2) if kept else 0.0
+        if not kept or np.log2(kept[-1] / size) >= room * wide:
             kept.append(size)
     return kept[::-1]
