@@ -5,6 +5,7 @@ The checks are of fields of a dataclass, by name; None is a value of those whose
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from numbers import Integral
 from typing import Any, TypeGuard
@@ -12,7 +13,6 @@ from typing import Any, TypeGuard
 from .errors import UserError
 
 LARGEST = 2**63 - 1  # whole number among settings
-_LARGEST = 1e100  # real one
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -54,7 +54,8 @@ def check_positive(settings: Any, *names: str, or_zero: bool = False) -> None:
     """UserError for a setting that is no positive number, or, with or_zero, 0."""
     for name in names:
         value = getattr(settings, name)
-        held = is_number(value) and (0 < value <= _LARGEST or (or_zero and value == 0))
+        most = LARGEST if isinstance(value, int) else sys.float_info.max
+        held = is_number(value) and (0 < value <= most or (or_zero and value == 0))
         if not held and not _is_left_out(settings, name):
             raise UserError(f"{name} must be {'0 or ' * or_zero}a positive number, not {shortened(value)}.")
 
@@ -69,7 +70,7 @@ def check_flags(settings: Any) -> None:
 
 def shortened(value: Any) -> str:
     """A refused value as a sentence names it."""
-    if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to write out what has thousands of digits
+    if isinstance(value, int) and abs(value) > 10**99:  # Python refuses to write out what has thousands of digits
         return "one of so many digits"
     return repr(value)
 
