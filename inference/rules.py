@@ -80,13 +80,15 @@ def inferred_length(rule: LengthRule, law: LengthPosterior, generator: torch.Gen
 
 def _takes(function: object, count: int) -> bool:
     """Whether it can be called with so many arguments, as far as that can be told."""
+    if not callable(function):
+        return False
     try:
-        inspect.signature(function).bind(*range(count))  # type: ignore[arg-type]
+        inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
     except ValueError:  # written in C, without a signature
         pass
-    return callable(function)
+    return True
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,8 @@ def test_what_is_made_of_a_rule_or_a_partition_asks_for_one() -> None:
     for given in ((4, 9), "map"):
         with pytest.raises(ValueError, match="partition must be a Partition or None"):
             fixed(given)
-    wrong: Any = shuffled(StructureRule("own", MAP.length, lambda exact, streams: None))  # type: ignore[arg-type,return-value]
+    nothing: Any = lambda exact, streams: None  # noqa: E731 - of any type
+    wrong = shuffled(StructureRule("own", MAP.length, nothing))
     with pytest.raises(ValueError, match="the rule 'own' gives None, which is no Structure"):
         wrong.structure(posterior(window(), Context(), PriorConfig()), streams())
 

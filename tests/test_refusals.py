@@ -444,6 +444,7 @@ def test_the_lists_of_a_run_are_lists(name: str, value: Any) -> None:
 
 
 def test_the_lists_of_a_run_are_read_once() -> None:
-    run = RunSettings(tasks=iter(["tiny_logic"]), seeds=(np.int64(n) for n in (0, 1)), stop=iter(["a", "b"]))  # type: ignore[arg-type]
+    once: dict[str, Any] = {"tasks": iter(["tiny_logic"]), "seeds": map(np.int64, (0, 1)), "stop": iter(["a", "b"])}
+    run = RunSettings(**once)
     assert (run.tasks, run.seeds, run.stop) == (("tiny_logic",), (0, 1), ("a", "b"))
     assert all(type(seed) is int for seed in run.seeds)
