@@ -52,8 +52,8 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
         (FILE + '\n[[run]]\ndecoder = "block"\nbudget = 4\n', "two runs named 'block'"),
         (FILE.replace("tasks = ", "tasks_ = "), "tasks"),
         (FILE.replace("draws = 2", "execute_code = true"), "--execute-code"),
-        (FILE.replace('"alpha"', '".."'), "'..' begins with a dot"),
-        (FILE.replace('"alpha"', '"."'), "'.' begins with a dot"),
+        (FILE.replace('"alpha"', '".."'), "is no name of a run's folder"),
+        (FILE.replace('"alpha"', '"."'), "is no name of a run's folder"),
         (FILE.replace('"alpha"', "[1]"), "named by a text, not [1]"),
         (FILE.replace("[16, 8]", "[]"), "list budget is empty"),
         (FILE.replace("draws = 2", "model = 3"), "model cannot be 3"),
@@ -151,7 +151,7 @@ def test_a_sweep_is_made_from_python_too(tmp_path: Path, asked: None, capsys: py
         ({"decoder": "nope"}, "b: There is no decoder 'nope'"),
         ({"decoder": "block", "draws": 3}, "b: Several draws need structures that are drawn"),
         ({"limit": 10**6, "skip": 10**6 - 1}, "b: tiny_logic has "),
-        ({}, "Two runs are named 'a'"),
+        ({}, "The sweep has two runs named 'a'"),
     ],
 )
 def test_runs_planned_in_python_are_checked_before_a_model_is_loaded(

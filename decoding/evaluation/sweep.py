@@ -93,12 +93,17 @@ def read_sweep(
     instead = {name: value for name, value in instead.items() if value is not None}
     runs = [{**declared, **instead} for declared in runs]
     planned = [run for declared in runs for run in _planned(shared, declared, execute_code)]
+    check_planned(planned)
+    return planned
+
+
+def check_planned(planned: Sequence[PlannedRun]) -> None:
+    """Raise UserError for a run that cannot be made, as far as its settings tell, and for two of one folder."""
     for run in planned:
         with naming(run):
             check_run(run.settings)
         if sum(other.folder == run.folder for other in planned) > 1:
-            raise UserError(f"The sweep {str(path)!r} has two runs named {run.folder!r}; give one another name.")
-    return planned
+            raise UserError(f"The sweep has two runs named {run.folder!r}; give one another name.")
 
 
 @contextmanager
@@ -165,10 +170,6 @@ def _planned(shared: Mapping[str, Any], declared: Mapping[str, Any], execute_cod
         settings.with_decoder()
         named = [name, *(f"{key}={value}" for key, value in own.items() if key != "decoder")]
         folder = re.sub(r"[^\w.=,+-]+", "-", "-".join(named))
-        if folder.startswith("."):
-            raise UserError(
-                f"The sweep's run {name!r} begins with a dot, as no folder of a run may; give another name."
-            )
         yield PlannedRun(folder, model, settings, revision, None if weights is None else Path(weights))
 
 

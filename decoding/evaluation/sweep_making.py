@@ -18,11 +18,11 @@ from ..json_lines import Held
 from ..parallel import process_count
 from ..wording import left
 from . import local, tasks
-from .checks import check_code, check_run, need_harness
+from .checks import check_code, need_harness
 from .likelihood import LikelihoodSettings
 from .settings import identity
 from .summary import save_summary
-from .sweep import PlannedRun, naming
+from .sweep import PlannedRun, check_planned, naming
 from .sweep_state import as_begun, is_finished, is_scored, state, texts
 
 Report = Callable[[local.Progress], None]
@@ -84,11 +84,7 @@ def _waiting(planned: Sequence[PlannedRun], out: Path, say: Callable[[str], None
 
     Where that is not known of one of them, all count alike. Raises UserError for runs that cannot be made.
     """
-    for run in planned:
-        with naming(run):
-            check_run(run.settings)
-        if sum(other.folder == run.folder for other in planned) > 1:
-            raise UserError(f"Two runs are named {run.folder!r}; give one another name.")
+    check_planned(planned)
     before = {run.folder: state(run, out) for run in planned}
     for run in planned:
         if not tasks.are_embedded(run.settings.tasks):
