@@ -42,7 +42,7 @@ from dystruct.model import (
 
 from .errors import UserError
 from .filling import fill_span
-from .kinds import check_fraction, check_whole
+from .kinds import check_choice, check_fraction, check_whole
 from .passes import PassesRule, interpolated_passes, masks, quotas, shared_passes, shown_positions
 from .request import within
 from .row import Pass, Row
@@ -98,19 +98,16 @@ class DyStruct:
     weights: EvidenceWeights | None = None
 
     def __post_init__(self) -> None:
-        structure = self.structure
-        if not (structure in RULES if isinstance(structure, str) else isinstance(structure, StructureRule)):
-            raise UserError(f"structure must be one of {', '.join(RULES)}, not {self.structure!r}.")
-        if self.length_rule is not None and self.length_rule not in tuple(LENGTH_RULES):
-            raise UserError(f"length_rule must be one of {', '.join(LENGTH_RULES)}, not {self.length_rule!r}.")
+        if not isinstance(self.structure, StructureRule):
+            check_choice(self, "structure", RULES)
+        check_choice(self, "length_rule", LENGTH_RULES)
+        for name, choices in _CHOICES.items():
+            check_choice(self, name, choices)
         if self.length_law == "posterior" and self._length_of not in LENGTH_RULES.values():
             raise UserError(
                 f"length_law posterior applies one of the length rules {', '.join(LENGTH_RULES)}, and the structure "
                 f"rule has its own; name one of these as the length rule."
             )
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise UserError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}.")
         check_whole(self, "diagnostic_passes", "min_passes", "max_passes", "weld_radius", "weld_passes")
         if self.min_passes > self.max_passes:
             raise UserError(f"min_passes ({self.min_passes}) must not exceed max_passes ({self.max_passes}).")

@@ -7,11 +7,12 @@ first counts: what comes later then changes nothing, and decoders that fill a re
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from .errors import UserError
+from .kinds import as_tuple
 
 if TYPE_CHECKING:
     from .backbone import Backbone
@@ -52,8 +53,8 @@ def has_ended(model: Backbone, tokens: Sequence[int], stop: Sequence[str]) -> bo
 
 def checked_stop(stop: Sequence[str]) -> tuple[str, ...]:
     """Stop strings as a tuple; UserError unless they are a list of valid texts, none of them empty."""
-    found = tuple(stop) if isinstance(stop, Iterable) else ()
-    if isinstance(stop, str) or not isinstance(stop, Iterable) or not all(isinstance(wanted, str) for wanted in found):
+    found = as_tuple(stop)
+    if found is None or not all(isinstance(wanted, str) for wanted in found):
         raise UserError(f"stop must be a list of texts, not {stop!r}; put a single one into a list.")
     if "" in found:
         raise UserError("A stop string is empty; give the text before which to stop, or leave it out.")

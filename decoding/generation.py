@@ -15,6 +15,7 @@ from .ending import check_unicode, with_stop_tokens
 from .engine import Engine, Finished
 from .errors import UserError
 from .generation_settings import Caching, GenerationSettings
+from .kinds import as_tuple
 from .plain import as_plain
 from .row import Decoder
 from .trace import Event, Generation
@@ -104,14 +105,14 @@ def generate(
 
 def checked_prompts(prompts: Iterable[str]) -> list[str]:
     """The prompts as a list. Raises UserError for anything but several texts."""
-    if isinstance(prompts, str) or not isinstance(prompts, Iterable):
+    found = as_tuple(prompts)
+    if found is None:
         raise UserError("prompts must be a list of texts; put the one prompt into a list.")
-    prompts = list(prompts)
-    for place, prompt in enumerate(prompts):
+    for place, prompt in enumerate(found):
         if not isinstance(prompt, str):
             raise UserError(f"prompts[{place}] must be a text, not {prompt!r}.")
         check_unicode(f"prompts[{place}]", prompt)
-    return prompts
+    return list(found)
 
 
 def encoded(model: Backbone, prompt: str, chat: bool, max_new_tokens: int) -> list[int]:

@@ -1,11 +1,12 @@
 """What counts as a number among the values of settings. Python takes truth values for numbers; nobody means them.
 
-The checks are of fields of a dataclass, by name; None is a value of those whose type says so.
+The checks are of fields of a dataclass, by name; None is a value of those whose default it is.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import fields
 from numbers import Integral
 from typing import Any, TypeGuard
@@ -30,6 +31,17 @@ def in_digits(text: str) -> bool:
     return text.isascii() and "_" not in text
 
 
+def as_tuple(value: Any) -> tuple[Any, ...] | None:
+    """What a value holds, read once; None for a text, and for what holds nothing one after another."""
+    if isinstance(value, str):
+        return None
+    try:
+        held = iter(value)
+    except TypeError:
+        return None
+    return tuple(held)
+
+
 def check_whole(settings: Any, *names: str, least: int = 1, most: int = LARGEST) -> None:
     """UserError for a setting that is no whole number from `least` to `most`; one of another type becomes an int."""
     allowed = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
@@ -40,6 +52,13 @@ def check_whole(settings: Any, *names: str, least: int = 1, most: int = LARGEST)
         elif not _is_left_out(settings, name):
             limit = f"at most {most}" if is_whole(value) and value > most == LARGEST else f"a whole number {allowed}"
             raise UserError(f"{name} must be {limit}, not {shortened(value)}.")
+
+
+def check_choice(settings: Any, name: str, choices: Collection[str]) -> None:
+    """UserError for a setting that is none of these texts."""
+    value = getattr(settings, name)
+    if not (isinstance(value, str) and value in choices) and not _is_left_out(settings, name):
+        raise UserError(f"{name} must be one of {', '.join(choices)}, not {shortened(value)}.")
 
 
 def check_fraction(settings: Any, *names: str) -> None:
@@ -77,5 +96,5 @@ def shortened(value: Any) -> str:
 
 def _is_left_out(settings: Any, name: str) -> bool:
     """Whether a field is None and may be."""
-    kinds = {field.name: str(field.type) for field in fields(settings)}
-    return getattr(settings, name) is None and kinds[name].endswith("| None")
+    defaults = {field.name: field.default for field in fields(settings)}
+    return getattr(settings, name) is None and defaults[name] is None

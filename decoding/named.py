@@ -174,9 +174,10 @@ def _key(setting: str, text: str) -> str:
     if option == "--preset" or option in OPTIONS:
         return option
     if written not in WITHOUT_OPTION:
-        own = {setting for setting, _ in _settings(_kind(text.partition(":")[0]))}
-        of_python = {setting: known.removeprefix("--") for known, setting in OPTIONS.items() if setting in own}
-        remedy = f"it is called {of_python[written]} here" if written in of_python else "`dystruct decoders` lists them"
+        options = {setting: known.removeprefix("--") for known, setting in OPTIONS.items()}
+        own = [setting for setting, _ in _settings(_kind(text.partition(":")[0]))]
+        meant = [options.get(setting, setting) for setting in own if written in (setting, setting.split(".")[-1])]
+        remedy = f"it is called {meant[0]} here" if meant else "`dystruct decoders` lists them"
         raise UserError(f"There is no setting {setting!r} in {text!r}; {remedy}.")
     return written
 

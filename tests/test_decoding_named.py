@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dystruct.decoding import DECODERS, DyStruct, UserError, generate
-from dystruct.decoding.named import OPTIONS, WITHOUT_OPTION, WITHOUT_USE, decoder_of, named_decoder
+from dystruct.decoding.named import KINDS, OPTIONS, WITHOUT_OPTION, WITHOUT_USE, decoder_of, named_decoder
 from dystruct.inference import RULES
 from dystruct.model import PriorConfig
 from scripted import backbone, hashed, uneven_weights
@@ -107,6 +107,16 @@ def test_a_setting_by_its_name_in_python_is_told_the_one_here() -> None:
     for setting, option in renamed.items():
         with pytest.raises(UserError, match=rf"no setting '{setting}' in .*; it is called {option[2:]} here\.$"):
             named_decoder(f"dystruct:{setting}=1")
+
+
+def test_a_setting_of_the_prior_by_its_own_name_alone_is_told_the_whole_one() -> None:
+    called = {setting: option.removeprefix("--") for option, setting in OPTIONS.items()}
+    of_prior = [setting for setting in KINDS if setting.startswith("prior.")]
+    assert len(of_prior) > 5
+    for setting in of_prior:
+        alone = setting.removeprefix("prior.")
+        with pytest.raises(UserError, match=rf"'{alone}' in .*; it is called {called.get(setting, setting)} here\.$"):
+            named_decoder(f"dystruct:{alone}=1")
 
 
 @pytest.mark.parametrize("decoder", [name for name in DECODERS if name != "dystruct"])

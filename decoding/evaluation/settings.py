@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ..dystruct import DyStruct
 from ..ending import check_unicode, checked_stop
 from ..errors import UserError
 from ..generation_settings import Caching, GenerationSettings
-from ..kinds import LARGEST, check_flags, check_whole, is_number
+from ..kinds import LARGEST, as_tuple, check_flags, check_whole, is_number
 from ..named import named_decoder
 from ..plain import as_plain, from_plain
 from ..row import Decoder
@@ -63,9 +63,10 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name in ("tasks", "seeds"):
             value = getattr(self, name)
-            if isinstance(value, str) or not isinstance(value, Iterable):
+            held = as_tuple(value)
+            if held is None:
                 raise UserError(f"The {name} of a run must be a list, not {value!r}; put a single one into a list.")
-            object.__setattr__(self, name, tuple(value))
+            object.__setattr__(self, name, held)
         object.__setattr__(self, "stop", checked_stop(self.stop))
         check_flags(self)
         if not self.tasks:
@@ -81,10 +82,10 @@ class RunSettings:
             raise UserError(f"Of {self.limit} items {self.skip} cannot be left out; correct the skip or the limit.")
         if not self.seeds:
             raise UserError("No seed is named; give one, such as 0.")
-        object.__setattr__(
-            self, "seeds", tuple(GenerationSettings(**self.generating(seed)).seed for seed in self.seeds)
-        )
-        check_whole(self, "max_new_tokens", "budget", "batch_size")
+        asked = [GenerationSettings(**self.generating(seed)) for seed in self.seeds]
+        for name in _shared():
+            object.__setattr__(self, name, getattr(asked[0], name))  # as it was read
+        object.__setattr__(self, "seeds", tuple(each.seed for each in asked))
         if self.prompt_format is not None:
             check_prompt_format(self.prompt_format)
             if self.chat:
@@ -129,8 +130,7 @@ class RunSettings:
 
     def generating(self, seed: int) -> dict[str, Any]:
         """Of what `generate` takes, beside prompts and decoder, what the run asks for."""
-        shared = {field.name for field in fields(GenerationSettings)} & {field.name for field in fields(self)}
-        return {"seed": seed, **{name: getattr(self, name) for name in shared}}
+        return {"seed": seed, **{name: getattr(self, name) for name in _shared()}}
 
     @property
     def label(self) -> str:
@@ -156,6 +156,11 @@ class RunSettings:
             "tasks": {task: dict(tasks[task]) for task in tasks},
             "decoder_settings": {"decoder": type(decoder).__name__, **as_plain(decoder)},
         }
+
+
+def _shared() -> set[str]:
+    """The settings that a run has in common with `generate`."""
+    return {field.name for field in fields(GenerationSettings)} & {field.name for field in fields(RunSettings)}
 
 
 def check_described(found: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ Report = Callable[[local.Progress], None]
 
 def make_runs(
     planned: Sequence[PlannedRun],
-    out: Path,
+    out: str | Path,
     load: Callable[[PlannedRun], Backbone],
     *,
     say: Callable[[str], None] = print,
@@ -46,6 +46,7 @@ def make_runs(
     Raises UserError for what is wrong before the first run is begun. Of several processes that were launched together
     each run's results are put together at its end, so that all of them have to stop where one fails.
     """
+    out = Path(out)
     waiting = _waiting(planned, out, say)
     if not waiting:
         return []

@@ -30,6 +30,7 @@ Problems = Annotated[
 ]
 DOMAINS = ("maths", "code", "logic")
 SPLIT = "validation"  # of the problems that weights are fitted on
+LEAST = 2  # problems: a fit is tested on some that it has not seen
 Domains = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,7 +43,7 @@ ProblemsOfEach = Annotated[
     typer.Option(
         "--problems",
         help=f"How many validation problems of each domain. Default {PROBLEMS}.",
-        min=2,
+        min=LEAST,
         show_default=False,
     ),
 ]
@@ -302,11 +303,9 @@ def _held_out(domains: Sequence[str], count: int) -> tuple[list[Known], dict[str
 
 def _problems_of(file: Path) -> tuple[list[Known], dict[str, Any]]:
     """The problems in a file, and the same of them."""
-    from dystruct.inference.calibration.held_out import FOLDS
-
     from .problem_file import digest, read_problems
 
-    known = read_problems(file, FOLDS)
+    known = read_problems(file, LEAST)
     return known, {"file": file.name, "digest": digest(known)}
 
 

@@ -41,8 +41,7 @@ def read_problems(path: Path, least: int) -> list[Known]:
     if len(found) < least:
         raise UserError(
             f"There {'is' if len(found) == 1 else 'are'} {counted(len(found), 'problem')} in {path}, and weights are "
-            f"tested on {least} parts of them; give "
-            f"{least} at least, better some hundreds."
+            f"tested on some that they were not fitted on; give {least} at least, better some hundreds."
         )
     return found
 
