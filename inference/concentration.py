@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from dystruct.model import Context, Diagnostics, PriorConfig
+from dystruct.model import PriorConfig
 
-from .hyper import HyperPrior, RecordedWindows
+from .hyper import HyperPrior, ObservedWindow, RecordedWindows
 
 _LARGEST = 600.0  # |log alpha0|, up to which the recursion has numbers to spare
 
@@ -52,7 +52,7 @@ class GridPosterior:
 
 
 def concentration_grid(
-    windows: Sequence[tuple[Diagnostics, Context]], law: HyperPrior | None = None, *, points: int = 401
+    windows: Iterable[ObservedWindow], law: HyperPrior | None = None, *, points: int = 401
 ) -> GridPosterior:
     """The posterior of alpha0 on a grid even in log alpha0, as wide as the posterior: to where it falls by 30 nats.
 
@@ -107,7 +107,7 @@ class LearnedConcentration:
 
 
 def learn_concentration(
-    windows: Sequence[tuple[Diagnostics, Context]], *, low: float = 1e-3, high: float = 1e3
+    windows: Iterable[ObservedWindow], *, low: float = 1e-3, high: float = 1e3
 ) -> LearnedConcentration:
     """alpha0 in [low, high] that maximises the log evidence of the windows, each partition summed out.
 

@@ -23,7 +23,7 @@ Knows nothing of where windows come from. gamma is not here: the order of blocks
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,7 +40,11 @@ from torch.nn.utils.rnn import pad_sequence
 from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, concentrations, evidence_offset
 from dystruct.model.kinds import real_number
 
+from .posterior import StructurePosterior
 from .semimarkov import SemiMarkov
+
+# What was observed of a window, and before it; or its posterior, of which the same is taken.
+ObservedWindow = tuple[Diagnostics, Context] | StructurePosterior
 
 UNKNOWNS = ("concentration", "evidence_scale", "gap_weights")
 
@@ -100,8 +104,12 @@ class RecordedWindows:
     gap_features: Tensor | None
 
     @classmethod
-    def of(cls, windows: Sequence[tuple[Diagnostics, Context]]) -> RecordedWindows:
-        """From each window's diagnostics and context. Raises ValueError if there is none, or no gap in any."""
+    def of(cls, observed: Iterable[ObservedWindow]) -> RecordedWindows:
+        """From each window's diagnostics and context, or its posterior, whose prior is left aside.
+
+        Raises ValueError if there is none, or no gap in any, and for a posterior that is conditioned.
+        """
+        windows = [_seen(window) for window in observed]
         if not any(diagnostics.length > 1 for diagnostics, _ in windows):
             raise ValueError("windows must hold at least one window of two tokens or more, or nothing can be learned.")
         unit = PriorConfig(concentration=1.0)
@@ -124,6 +132,24 @@ class RecordedWindows:
         return SemiMarkov(logit, concentration * self.relative_concentration, self.lengths).log_evidence.sum()
 
 
+def _seen(window: ObservedWindow) -> tuple[Diagnostics, Context]:
+    """What was observed of a window, and before it."""
+    if isinstance(window, StructurePosterior):
+        if window.conditions or window.covariate_logit is not None:
+            raise ValueError("windows must be posteriors as they were observed, without conditions and covariates.")
+        return window.diagnostics, window.context
+    if isinstance(window, tuple) and len(window) == 2:
+        diagnostics, context = window
+        if isinstance(diagnostics, Diagnostics) and isinstance(context, Context):
+            return diagnostics, context
+    raise ValueError(f"windows must be pairs of Diagnostics and Context, or posteriors, got {window!r}.")
+
+
+def _check_unknown(unknown: Collection[str]) -> None:
+    if isinstance(unknown, str) or not unknown or not set(unknown) <= set(UNKNOWNS):
+        raise ValueError(f"unknown must be a list of some of {', '.join(UNKNOWNS)}, got {unknown!r}.")
+
+
 def hyper_model(
     windows: RecordedWindows,
     law: HyperPrior,
@@ -137,8 +163,7 @@ def hyper_model(
     of what was recorded (module's equations). Raises ValueError on a name not in UNKNOWNS, or if gap_weights is unknown
     and the windows have no gap features, or the same at every gap, or the law no weights.
     """
-    if not unknown or not set(unknown) <= set(UNKNOWNS):
-        raise ValueError(f"unknown must name some of {', '.join(UNKNOWNS)}, got {sorted(unknown)}.")
+    _check_unknown(unknown)
     given = PriorConfig() if fixed is None else fixed
     known = {name: torch.tensor(getattr(given, name), dtype=torch.float64) for name in UNKNOWNS[:2]}
     alpha0, scale = (
@@ -209,7 +234,7 @@ class HyperPosterior:
 
 
 def sample_hyper(
-    windows: Sequence[tuple[Diagnostics, Context]],
+    windows: Iterable[ObservedWindow],
     law: HyperPrior | None = None,
     *,
     unknown: Collection[str] = ("concentration", "evidence_scale"),
@@ -227,7 +252,8 @@ def sample_hyper(
     """
     if draws < 4 or warmup < 1 or chains < 1:
         raise ValueError(f"draws must be at least 4, warmup and chains 1, got {draws}, {warmup} and {chains}.")
-    arguments: dict[str, Any] = {"unknown": tuple(unknown), "fixed": fixed}
+    _check_unknown(unknown)  # here, too, for to what is raised inside a program Pyro adds its sites
+    arguments: dict[str, Any] = {"unknown": unknown, "fixed": fixed}
     batch, law = RecordedWindows.of(windows), HyperPrior() if law is None else law
     runs, divergences = [], []
     with torch.random.fork_rng(devices=[]):  # Pyro's samplers take no generator

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from dystruct.model import Context, Diagnostics, PriorConfig, concentrations, length_law
+from dystruct.model.priors import first_of_largest
 
 from .semimarkov import SemiMarkov
 
@@ -45,7 +46,7 @@ class LengthPosterior:
     @property
     def mode(self) -> int:
         """The most probable length, tokens; the shorter on ties."""
-        return int(self.lengths[self.probability.argmax()])
+        return int(self.lengths[first_of_largest(self.probability.log())])
 
     @property
     def mean(self) -> float:
@@ -63,8 +64,9 @@ def length_posterior(
     """p(L | O) over the lengths that the prior and the budget allow, from diagnostics of at least the longest of them.
 
     covariate: the gaps over which alpha_g takes the mean of ell, those of the "longest" window, the same for every L,
-    or those of each "window", as a posterior of that length alone would. The first takes time O(L²) in the longest
-    length, the second O(L³). Raises ValueError if the diagnostics are too short or the covariate is unknown.
+    or those of each "window", as a posterior of that length alone would, and as decoding takes them. The first takes
+    time O(L²) in the longest length, the second O(L³). Raises ValueError if the diagnostics are too short or the
+    covariate is unknown.
     """
     if covariate not in get_args(Covariate):
         raise ValueError(f"covariate must be one of {', '.join(get_args(Covariate))}, got {covariate!r}.")

@@ -31,6 +31,7 @@ from dystruct.model import (
     length_law,
     order_law,
 )
+from dystruct.model.kinds import whole_number
 
 from .consensus import Loss, consensus_partition
 from .joint import JointMaximum, joint_maximum
@@ -63,14 +64,16 @@ class StructurePosterior:
     conditions: Mapping[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, kind in (("diagnostics", Diagnostics), ("context", Context), ("prior", PriorConfig)):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(
+                    f"{name} must be a {kind.__name__}, got a {type(getattr(self, name)).__name__}: name the argument, "
+                    f"as in {name}=…."
+                )
         gaps = self.length - 1
         if self.covariate_logit is not None:
             object.__setattr__(self, "covariate_logit", gap_covariate(self.covariate_logit, gaps))
-        outside = [gap for gap in self.conditions if not 0 <= gap < gaps]
-        if outside:
-            raise ValueError(
-                f"conditions name gaps {outside}: a window of {self.length} tokens has gaps 0 to {gaps - 1}."
-            )
+        object.__setattr__(self, "conditions", _conditions(self.conditions, gaps))
 
     @cached_property
     def chain(self) -> SemiMarkov:
@@ -250,8 +253,9 @@ class StructurePosterior:
     def condition(self, cuts: Mapping[int, bool]) -> StructurePosterior:
         """The posterior given that gaps are cut (True) or not cut (False): "what if there were a boundary here?".
 
-        Raises ValueError if a gap is outside the window or was given the other way before.
+        Raises ValueError if a gap is outside the window, or was given the other way before, and for values but flags.
         """
+        cuts = _conditions(cuts, self.length - 1)
         clash = [gap for gap, cut in cuts.items() if self.conditions.get(gap, cut) != cut]
         if clash:
             raise ValueError(
@@ -273,6 +277,23 @@ class StructurePosterior:
     def _repr_html_(self) -> str:
         best = self.map().partition
         return posterior_picture(best, self.cut_marginals.tolist(), self.diagnostics.instability.tolist(), repr(self))
+
+
+def _conditions(cuts: Mapping[int, bool], gaps: int) -> dict[int, bool]:
+    """Whether gaps are cut, by gap. Raises ValueError for gaps beyond so many and for values but flags."""
+    if not isinstance(cuts, Mapping):
+        raise ValueError(f"conditions must say of each gap whether it is cut, as in {{2: True}}, got {cuts!r}.")
+    found: dict[int, bool] = {}
+    for gap, cut in cuts.items():
+        place = whole_number("a gap", gap)
+        if not 0 <= place < gaps:
+            has = f"{gaps + 1} tokens has gaps 0 to {gaps - 1}" if gaps else "one token has no gaps"
+            raise ValueError(f"conditions name gap {place}: a window of {has}.")
+        if isinstance(cut, str) or cut not in (0, 1):
+            raise ValueError(f"gap {place} must be cut (True) or not cut (False), got {cut!r}.")
+        if found.setdefault(place, bool(cut)) != cut:
+            raise ValueError(f"conditions name gap {place} twice, and differ.")
+    return found
 
 
 def posterior(

@@ -66,8 +66,10 @@ class SemiMarkov:
         if edge_logit.dim() != 2:
             raise ValueError(f"edge_logit must have shape (B, G), got {tuple(edge_logit.shape)}: add a batch dimension")
         shape = edge_logit.shape
-        concentration = torch.as_tensor(self.concentration).to(edge_logit)
-        bias = edge_logit.new_zeros(shape) if self.cut_bias is None else torch.as_tensor(self.cut_bias).to(edge_logit)
+        device = edge_logit.device
+        concentration = torch.as_tensor(self.concentration, dtype=torch.float64, device=device)
+        bias = edge_logit.new_zeros(shape) if self.cut_bias is None else self.cut_bias
+        bias = torch.as_tensor(bias, dtype=torch.float64, device=device)
         values = {"edge_logit": edge_logit, "concentration": concentration, "cut_bias": bias}
         for name in ("required", "forbidden"):
             value = getattr(self, name)
@@ -252,8 +254,8 @@ class SemiMarkov:
         return held.where(position < self.lengths[:, None], 0.0)
 
     def as_cuts(self, cuts: Tensor) -> Tensor:
-        """Cuts (..., B, G) as bool. Raises ValueError for another shape or for cuts beyond a window."""
-        cuts = torch.as_tensor(cuts, dtype=torch.bool, device=self.edge_logit.device)
+        """Cuts (..., B, G) as bool. Raises ValueError for another shape, values but 0 and 1, cuts beyond a window."""
+        cuts = _flags("cuts", cuts, self.edge_logit.device)
         if cuts.shape[-2:] != self._inside.shape:
             wanted = ", ".join(map(str, self._inside.shape))
             raise ValueError(f"cuts must have shape (..., {wanted}), got {tuple(cuts.shape)}")
@@ -269,7 +271,8 @@ class SemiMarkov:
         run = (gap - last_cut).to(torch.float64)
         sign = torch.where(cuts, 1.0, -1.0).to(torch.float64)
         # logsigmoid(± log(alpha/m)) is the CRP's log probability, with finite gradients for tiny and huge alpha
-        score = logsigmoid(sign * self.edge_logit) + logsigmoid(sign * (self.concentration.log() - run.log()))
+        edge_logit, concentration = (value.where(self._inside, 1.0) for value in (self.edge_logit, self.concentration))
+        score = logsigmoid(sign * edge_logit) + logsigmoid(sign * (concentration.log() - run.log()))
         score = score + torch.where(cuts, self.cut_bias, 0.0)
         excluded = (cuts & self.forbidden) | (~cuts & self.required)
         return score.masked_fill(excluded, -torch.inf).where(self._inside, 0.0).sum(-1)
@@ -283,14 +286,16 @@ class SemiMarkov:
     def condition(self, required: Tensor | None = None, forbidden: Tensor | None = None) -> SemiMarkov:
         """The posterior given that some gaps (B, G) are cut or not cut; log_evidence falls by -log P(that).
 
-        Raises ValueError if a condition names a gap beyond a window or contradicts another.
+        Raises ValueError for another shape, and if a condition names a gap beyond a window or contradicts another.
         """
         masks = {}
         for name, mask in (("required", required), ("forbidden", forbidden)):
             masks[name] = getattr(self, name)
             if mask is not None:
-                mask = torch.as_tensor(mask, dtype=torch.bool, device=self.edge_logit.device)
-                if mask.shape == self._inside.shape and bool((mask & ~self._inside).any()):
+                mask = _flags(name, mask, self.edge_logit.device)
+                if mask.shape != self._inside.shape:
+                    raise ValueError(f"{name} must have shape {tuple(self._inside.shape)}, got {tuple(mask.shape)}")
+                if bool((mask & ~self._inside).any()):
                     raise ValueError(f"{name} names a gap beyond the end of a window: clear it")
                 masks[name] = masks[name] | mask
         return replace(self, **masks)
@@ -314,7 +319,9 @@ class SemiMarkov:
         return torch.from_numpy(self._walk(self._best, np.zeros((gaps, 1, windows)))[:, 0].T.copy())
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Cuts (n, B, G) of n independent draws from the posterior."""
+        """Cuts (n, B, G) of n independent draws from the posterior. Raises ValueError if n is below 0."""
+        if n < 0:
+            raise ValueError(f"the number of draws must not be below 0, got {n}")
         odds = self.cut_log_odds
         noise = torch.rand(odds.shape[0], n, odds.shape[1], dtype=torch.float64, generator=generator).logit()
         return torch.from_numpy(self._walk(odds.cpu().numpy(), noise.numpy()).transpose(1, 2, 0).copy())
@@ -370,6 +377,14 @@ class SemiMarkov:
             refund = TIE * (int(family[0].sum()) - at_best)  # what ranking charged for cuts
             yield family[0], refund - distance
             push(distance, family, 0)
+
+
+def _flags(name: str, value: Any, device: torch.device) -> Tensor:
+    """A tensor of flags as bool. Raises ValueError for values but 0 and 1: probabilities and places are no cuts."""
+    tensor = torch.as_tensor(value, device=device)
+    if tensor.dtype != torch.bool and not bool(((tensor == 0) | (tensor == 1)).all()):
+        raise ValueError(f"{name} must be flags, 0 or 1 at each gap")
+    return tensor.bool()
 
 
 class _LogEvidence(torch.autograd.Function):

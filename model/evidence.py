@@ -27,10 +27,10 @@ InstabilityRule = Literal["calibrated", "centred"]
 
 
 def _finite(name: str, value: Any, shape: tuple[int | None, ...]) -> Tensor:
-    """`value` as a finite float64 CPU tensor of `shape`, None standing for any size."""
+    """A copy of `value` as a finite float64 CPU tensor of `shape`, None standing for any size."""
     # What is no tensor yet becomes float64 at once: by way of torch's default, float32, 0.1 would lose digits.
     tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
-    tensor = tensor.detach().to("cpu", torch.float64)
+    tensor = tensor.detach().to("cpu", torch.float64, copy=True)  # a caller's buffer may be filled again
     if tensor.dim() != len(shape) or any(w not in (None, n) for w, n in zip(shape, tensor.shape, strict=True)):
         wanted = ", ".join("any" if want is None else str(want) for want in shape)
         raise ValueError(f"{name} must have shape ({wanted}), got {tuple(tensor.shape)}.")

@@ -63,8 +63,12 @@ class Partition:
     def from_cuts(cls, cuts: Iterable[object]) -> Partition:
         """The partition of len(cuts) + 1 tokens that ends a block at every true flag (0/1, bool or tensor)."""
         flags = list(cuts)
-        if any(flag not in (0, 1) for flag in flags):
-            raise ValueError(f"cuts must be flags 0 or 1, one a gap, got {flags}.")
+        try:
+            known = all(flag in (0, 1) for flag in flags)
+        except (RuntimeError, ValueError):  # a row of flags, which torch and numpy take for no single one
+            known = False
+        if not known:
+            raise ValueError(f"cuts must be flags 0 or 1, one a gap, got {flags}; of several windows give one row.")
         return cls((*(g + 1 for g, flag in enumerate(flags) if flag), len(flags) + 1))
 
     @classmethod

@@ -20,6 +20,8 @@ from torch.nn.functional import logsigmoid, one_hot
 
 from .kinds import whole_number
 
+_TIE = 1e-12  # nats that rounding may tell equal probabilities apart by
+
 _LARGEST_ENUMERABLE = 16  # gaps: 2^16 cut vectors
 _LARGEST_PERMUTATION = 8  # blocks: 8! = 40,320 orders
 
@@ -96,14 +98,19 @@ class ClippedPoisson(TorchDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable length of the clipped law, int64 (...); the shorter on ties."""
-        return self.low + self.log_prob(self.enumerate_support()).argmax(0)
+        """The most probable length of the clipped law, int64 (...); the shorter on ties, as at a whole rate."""
+        return self.low + first_of_largest(self.log_prob(self.enumerate_support()))
 
     @property
     def mean(self) -> Tensor:
         """Expected length of the clipped law, in tokens (...)."""
         values = self.enumerate_support()
         return (self.log_prob(values).exp() * values).sum(0)
+
+
+def first_of_largest(log_probability: Tensor) -> Tensor:
+    """The first index (...) along dimension 0 of the largest log probability (n, ...), up to rounding, nats."""
+    return (log_probability >= log_probability.max(0).values - _TIE).int().argmax(0)
 
 
 class GapCRP(TorchDistribution):

@@ -131,6 +131,8 @@ class Structure:
     order: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.partition, Partition):
+            raise ValueError(f"partition must be a Partition, got {self.partition!r}: make one of block ends.")
         order = tuple(whole_number("order", block) for block in self.order)
         if sorted(order) != list(range(self.partition.count)):
             raise ValueError(f"order must name each of the {self.partition.count} blocks once, got {order}.")

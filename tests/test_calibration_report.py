@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -242,7 +243,7 @@ def test_figures_are_those_of_the_rows() -> None:
     assert found.auroc.value == pytest.approx(auroc(logits, targets))
     assert found.auroc_above(other).value == pytest.approx(2 * found.auroc.value - 1)
     assert found.log_loss_above(other).value == pytest.approx(log_loss(logits, targets) - log_loss(-logits, targets))
-    for estimate in (found.log_loss, found.auroc, found.calibration_error, found.log_loss_above(other)):
+    for estimate in (found.log_loss, found.auroc, found.calibration_error.by_chance, found.log_loss_above(other)):
         assert estimate.low < estimate.high
     assert found.log_loss_above(other).high < 0 < found.auroc_above(other).low
     assert found.log_loss_above(found) == Estimate(0, 0, 0) == found.auroc_above(found)
@@ -257,8 +258,6 @@ def test_figures_are_those_of_the_rows() -> None:
         error += inside.sum() * abs(p[inside].mean() - targets[inside].mean())
     assert sum(bin.count for bin in found.bins) == 300
     assert found.calibration_error.value == pytest.approx(error / 300)
-    again = Figures(logits, targets, problem, np.ones((1, 10), dtype=np.int64)).calibration_error
-    assert again.low == pytest.approx(again.value), "the resample of every problem once is the sample"
 
 
 def test_a_probability_that_is_right_has_no_calibration_error() -> None:
@@ -268,6 +267,22 @@ def test_a_probability_that_is_right_has_no_calibration_error() -> None:
     problem, counts = np.repeat(np.arange(20), 1000), resamples([""] * 20, 50, 0)
     assert Figures(logit(p), targets, problem, counts).calibration_error.value < 0.01
     assert Figures(logit(p) + 1, targets, problem, counts).calibration_error.value > 0.1
+
+
+@pytest.mark.parametrize("rows", [50, 1000])
+def test_by_chance_a_calibrated_predictor_errs_as_it_does(rows: int) -> None:
+    """At least 168 of 200 lie in the 95% range; with the 94% that so few draws leave, fewer have probability 1e-6."""
+    problem, counts = np.zeros(rows, dtype=np.int64), np.ones((1, 1), dtype=np.int64)
+    inside = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(size=rows)
+        targets = (rng.uniform(size=rows) < expit(logits)).astype(float)
+        error = Figures(logits, targets, problem, counts).calibration_error
+        inside += error.by_chance.low <= error.value <= error.by_chance.high
+    assert inside >= 168
+    wrong = Figures(2 + logits, targets, problem, counts).calibration_error
+    assert wrong.value > wrong.by_chance.high
 
 
 # --- the report ------------------------------------------------------------------------------------------------------
@@ -336,6 +351,18 @@ def test_where_entropy_is_all_there_is_the_report_says_so(monkeypatch: pytest.Mo
     assert report.position.log_loss_difference["entropy"].high > 0
     assert report.position.verdict.startswith(("Seven features do not beat", "Seven features are worse than"))
     assert report.position.transfer == ()
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(2, [1, 2]), (3, [1, 2, 3]), (5, [1, 4, 5])])
+def test_of_many_domains_each_alone_all_but_each_and_all_are_tried(
+    monkeypatch: pytest.MonkeyPatch, count: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr("dystruct.inference.calibration.from_windows.REFITS", 5)
+    names = tuple("abcde"[:count])
+    rows = calibrate(windows(0, 4 * count, {ENTROPY: 1.0}, names)).report.position.transfer
+    fitted = list(dict.fromkeys(row.fitted_on for row in rows))
+    assert fitted == [chosen for size in sizes for chosen in combinations(names, size)]
+    assert len(rows) == len(fitted) * count
 
 
 def test_the_verdict_is_the_intervals() -> None:

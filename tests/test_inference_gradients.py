@@ -73,6 +73,18 @@ def test_gradients_stay_right_beside_infinite_scores() -> None:
     assert all(bool(gradient.isfinite().all()) for gradient in torch.autograd.grad(log_joint, inputs))
 
 
+@pytest.mark.parametrize("padding", [0.0, 1.0, 1e-300])
+def test_what_lies_beyond_a_window_has_no_gradient(padding: float) -> None:
+    edge_logit = torch.tensor([[0.5, -1.0], [0.3, -math.inf]], dtype=torch.float64, requires_grad=True)
+    concentration = torch.tensor([[1.0, 2.0], [0.5, padding]], dtype=torch.float64, requires_grad=True)
+    chain = SemiMarkov(edge_logit, concentration, torch.tensor([3, 2]))
+    cuts = torch.tensor([[True, False], [True, False]])
+    for total in (chain.log_joint(cuts).sum(), chain.log_evidence.sum()):
+        gradients = torch.autograd.grad(total, (edge_logit, concentration))
+        assert all(bool(gradient.isfinite().all()) and gradient[1, 1] == 0 for gradient in gradients)
+        assert all(bool((gradient[:, 0] != 0).all()) for gradient in gradients)
+
+
 def test_log_joint_is_differentiable_and_consistent_with_the_marginals() -> None:
     """Fisher's identity: the posterior mean of the score's gradient is the gradient of the log evidence."""
     edge_logit, alpha = window(6)

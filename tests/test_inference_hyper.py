@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -19,6 +20,7 @@ from pyro import condition
 from scipy import stats
 from scipy.special import logsumexp
 
+from dystruct.inference import posterior
 from dystruct.inference.concentration import GridPosterior, concentration_grid, learn_concentration
 from dystruct.inference.hyper import UNKNOWNS, HyperPrior, RecordedWindows, hyper_model, sample_hyper
 from dystruct.model import Context, Diagnostics, EvidenceWeights, PriorConfig, partition_law
@@ -344,7 +346,25 @@ def test_gap_weights_cannot_be_learned_from_gaps_that_are_all_alike(
         ask(alike, HyperPrior(weights=WEIGHTS), unknown=["gap_weights"])
 
 
+def test_windows_are_pairs_or_posteriors_and_read_once() -> None:
+    wanted = RecordedWindows.of(MIXED)
+    posteriors = [posterior(*pair, PriorConfig(concentration=9.0)) for pair in MIXED]
+    for windows in (iter(MIXED), posteriors, iter(posteriors), [posteriors[0], *MIXED[1:]]):
+        found = RecordedWindows.of(windows)
+        assert torch.equal(found.edge_logit, wanted.edge_logit) and torch.equal(found.lengths, wanted.lengths)
+        assert torch.equal(found.relative_concentration, wanted.relative_concentration)
+    assert learn_concentration(posteriors) == learn_concentration(MIXED)
+    for given in (posteriors[0].condition({1: True}), replace(posteriors[0], covariate_logit=torch.zeros(4))):
+        with pytest.raises(ValueError, match="without conditions and covariates"):
+            learn_concentration([given])
+    for wrong in (MIXED[0][0], MIXED[0][::-1], (MIXED[0][0],)):
+        with pytest.raises(ValueError, match="windows must be pairs of Diagnostics and Context, or posteriors"):
+            learn_concentration([wrong])
+
+
 def test_errors_name_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"unknown must be a list of some of .*, got 'concentration'"):
+        sample_hyper(MIXED, unknown="concentration")
     with pytest.raises(ValueError, match="two tokens or more"):
         learn_concentration([])
     with pytest.raises(ValueError, match="two tokens or more"):

@@ -77,6 +77,15 @@ def test_it_is_the_evidence_of_each_window_by_itself(low: int) -> None:
     assert found.log_evidence.tolist() == pytest.approx(alone, abs=1e-10)
 
 
+@pytest.mark.parametrize("longest", [16, 24, 40, 64, 100])
+def test_gaps_that_say_nothing_leave_the_mode_as_it_is_where_two_lengths_tie(longest: int) -> None:
+    prior, context = PriorConfig(max_length=longest), Context(previous_instability=0.5)
+    blank = Diagnostics(torch.full((longest,), 0.5), torch.zeros(longest - 1))
+    found = length_posterior(blank, context, prior)
+    law = length_law(context, prior)
+    assert found.mode == int(law.mode) == (longest if longest < 24 else (8 + longest) // 2 - 1)
+
+
 def test_uninformative_gaps_leave_the_prior_as_it_is() -> None:
     window = Diagnostics(torch.full((48,), 0.5), torch.zeros(47))
     found = length_posterior(window, Context(), PriorConfig())

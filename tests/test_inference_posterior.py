@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import islice, pairwise
+from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pyro
 import pytest
 import torch
@@ -264,6 +266,47 @@ def test_what_if_there_were_a_boundary_here() -> None:
         given.condition({2: False})
     with pytest.raises(ValueError, match="gaps 0 to 5"):
         there.condition({6: True})
+    with pytest.raises(ValueError, match="a window of one token has no gaps"):
+        posterior(diagnostics(1), Context(), SHORT).condition({0: True})
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, torch.tensor])
+@pytest.mark.parametrize("flag", [bool, int, np.bool_, torch.tensor])
+def test_gaps_and_flags_of_any_type_say_the_same(kind: Any, flag: Any) -> None:
+    there = posterior(diagnostics(7), Context(), SHORT).condition({kind(2): flag(True), kind(4): flag(False)})
+    assert there.conditions == {2: True, 4: False}
+    with pytest.raises(ValueError, match="already conditioned the other way"):
+        there.condition({kind(4): flag(True)})
+
+
+@pytest.mark.parametrize(
+    ("cuts", "part"),
+    [
+        ({2: None}, "gap 2 must be cut"),
+        ({2: "no"}, "gap 2 must be cut"),
+        ({2: 0.5}, "gap 2 must be cut"),
+        ({2.0: True}, "a gap must be a whole number"),
+        ({torch.tensor(2): True, torch.tensor(2): False}, "gap 2 twice"),
+        ([2], "as in {2: True}"),
+    ],
+)
+def test_a_condition_that_is_none_is_refused(cuts: Any, part: str) -> None:
+    with pytest.raises(ValueError, match=part):
+        posterior(diagnostics(7), Context(), SHORT).condition(cuts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((diagnostics(4), PriorConfig()), "context must be a Context, got a PriorConfig: name the argument"),
+        ((diagnostics(4), PriorConfig(), Context()), "context must be a Context"),
+        ((diagnostics(4), Context(), Context()), "prior must be a PriorConfig, got a Context"),
+        (([0.2, 0.3],), "diagnostics must be a Diagnostics, got a list"),
+    ],
+)
+def test_arguments_that_have_changed_places_are_told(arguments: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        posterior(*arguments)
 
 
 # --- how it is shown --------------------------------------------------------------------------------------------------

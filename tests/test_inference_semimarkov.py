@@ -357,7 +357,40 @@ def test_wrong_arguments(arguments: dict[str, Tensor], message: str) -> None:
         SemiMarkov(**{"edge_logit": torch.zeros(1, 2), "concentration": torch.ones(1, 2), **arguments})
 
 
+@pytest.mark.parametrize("wrong", ["probabilities", "ends", "nan"])
+def test_what_are_no_flags_are_no_cuts(wrong: str) -> None:
+    edge_logit, alpha = window(6)
+    chain = SemiMarkov(edge_logit, alpha)
+    cuts = {
+        "probabilities": chain.cut_marginals,
+        "ends": torch.tensor([[2, 4, 6, 0, 0]]),
+        "nan": torch.full((1, 5), math.nan),
+    }[wrong]
+    for ask in (chain.as_cuts, chain.log_joint, chain.log_prob, chain.condition):
+        with pytest.raises(ValueError, match="must be flags, 0 or 1 at each gap"):
+            ask(cuts)
+    for kind in (torch.bool, torch.int64, torch.float32):
+        best = chain.map()
+        assert torch.equal(chain.log_prob(best.to(kind)), chain.log_prob(best))
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 5), (2, 1), (2, 4), (1, 2, 5)])
+def test_a_condition_has_the_shape_of_the_gaps(shape: tuple[int, ...]) -> None:
+    chain = SemiMarkov(torch.zeros(2, 5), torch.ones(2, 5), torch.tensor([6, 3]))
+    for name in ("required", "forbidden"):
+        with pytest.raises(ValueError, match=rf"^{name} must have shape \(2, 5\), got"):
+            chain.condition(**{name: torch.zeros(shape, dtype=torch.bool)})
+
+
+def test_lists_keep_every_digit() -> None:
+    chain = SemiMarkov([[0.1, 0.2]], [[0.3, 0.7]], cut_bias=[[0.1, 0.9]])  # type: ignore[arg-type]
+    assert (chain.edge_logit.tolist(), chain.concentration.tolist()) == ([[0.1, 0.2]], [[0.3, 0.7]])
+    assert chain.cut_bias.tolist() == [[0.1, 0.9]]
+
+
 def test_wrong_questions() -> None:
+    with pytest.raises(ValueError, match="must not be below 0, got -1"):
+        SemiMarkov(*window(3)).sample(-1, torch.Generator())
     chain = SemiMarkov(torch.zeros(1, 3), torch.ones(1, 3), torch.tensor([2]))
     with pytest.raises(ValueError, match="cuts must have shape"):
         chain.log_prob(torch.zeros(1, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,6 +183,18 @@ def test_bad_diagnostics_name_the_field(changed: dict[str, object], message: str
     good: dict[str, object] = {"instability": [0.5, 0.5, 0.5], "edge_logit": [0.0, 0.0]}
     with pytest.raises(ValueError, match=message):
         Diagnostics(**{**good, **changed})
+
+
+@pytest.mark.parametrize("make", [torch.tensor, np.array])
+def test_a_buffer_that_is_filled_again_changes_nothing(make: Any) -> None:
+    h, logit, weights = make([0.5, 0.5]), make([1.0]), make([1.0] * 7)
+    if isinstance(h, torch.Tensor):
+        h, logit, weights = h.double(), logit.double(), weights.double()
+    seen, made = Diagnostics(h, logit), EvidenceWeights(weights, 0.0, weights[:4], 0.0)
+    for buffer in (h, logit, weights):
+        buffer[:] = 0.0
+    assert (seen.instability.tolist(), seen.edge_logit.tolist()) == ([0.5, 0.5], [1.0])
+    assert made.position.tolist() == [1.0] * 7 and made.gap.tolist() == [1.0] * 4
 
 
 def test_bad_weights_rules_and_features_are_refused() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -61,6 +63,13 @@ def test_the_whole_window_is_one_block() -> None:
 def test_impossible_ends_are_refused(ends: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="ends"):
         Partition(ends)
+
+
+@pytest.mark.parametrize("rows", [torch.tensor([[True, False]]), np.zeros((3, 2), dtype=bool), [[1, 0]]])
+def test_the_cuts_of_several_windows_are_no_partition(rows: Any) -> None:
+    with pytest.raises(ValueError, match="of several windows give one row"):
+        Partition.from_cuts(rows)
+    assert Partition.from_cuts(rows[0]).length == 3
 
 
 def test_impossible_cuts_and_run_lengths_are_refused() -> None:

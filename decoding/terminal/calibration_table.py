@@ -28,7 +28,9 @@ def calibration_tables(report: CalibrationReport) -> RenderableType:
         title = f"{_KINDS[kind]}: {found.rows}, of which {found.rate:.1%} have target 1"
         parts += ["", Text(title, style="bold"), Text(found.verdict), _weights(found)]
         parts += [] if found.sampler is None else [_sampler(found.sampler)]
-        parts += [_held_out(found), Text(f"Expected calibration error {_interval(found.calibration_error)}")]
+        error = found.calibration_error
+        said = f"Expected calibration error {error.value:.3f}; by chance, if calibrated, {_interval(error.by_chance)}"
+        parts += [_held_out(found), Text(said)]
         parts += [_curve(found), *([_transfer(found)] if found.transfer else [])]
     return Group(*parts)
 

@@ -16,6 +16,7 @@ from .bootstrap import ClusteredAuroc, ClusteredMean, Estimate
 from .logistic import Array, auroc, log_losses
 
 BINS = 10
+CHANCE_DRAWS = 200
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,18 @@ class Bin:
     count: int
     probability: float
     frequency: float
+
+
+@dataclass(frozen=True)
+class CalibrationError:
+    """An expected calibration error, and the same of targets drawn with the probabilities that are judged.
+
+    by_chance: its mean over such targets, with the range of 95% of them. They are drawn row by row, so for rows that
+    depend on each other chance alone may do more.
+    """
+
+    value: float
+    by_chance: Estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +94,19 @@ class Figures:
         return tuple(found)
 
     @cached_property
-    def calibration_error(self) -> Estimate:
-        """The expected calibration error: of a row's bin, |mean probability - frequency|, on average over rows."""
-        value = sum(bin.count * abs(bin.probability - bin.frequency) for bin in self.bins) / len(self.targets)
+    def calibration_error(self) -> CalibrationError:
+        """The expected calibration error: of a row's bin, |mean probability - frequency|, on average over rows.
+
+        It is above 0 by chance alone, and the more so in a resample, whose interval would not hold the truth.
+        """
         probability, place = self._binned
-        problems = self.counts.shape[1]
-        cell = self.problem * BINS + place
-        excess = np.bincount(cell, probability - self.targets, problems * BINS).reshape(problems, BINS)
-        rows = np.bincount(self.problem, minlength=problems)
-        return Estimate.of(value, np.abs(self.counts @ excess).sum(1) / (self.counts @ rows))
+        generator = np.random.default_rng(0)
+
+        def error(targets: Array) -> float:
+            return float(np.abs(np.bincount(place, probability - targets)).sum() / len(targets))
+
+        chance = [error((generator.random(len(place)) < probability).astype(np.float64)) for _ in range(CHANCE_DRAWS)]
+        return CalibrationError(error(self.targets), Estimate.of(float(np.mean(chance)), np.array(chance)))
 
     @cached_property
     def _losses(self) -> Array:

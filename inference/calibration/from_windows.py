@@ -146,8 +146,9 @@ class _Work:
                 yield count, found
 
     def transfer(self) -> Iterator[tuple[tuple[str, ...], Predictions]]:
-        """Domains, some or all of several, with predictions by fits on these."""
-        for size in range(1, len(self.domains) + 1 if len(self.domains) > 1 else 1):
+        """Of several domains each alone, all but each, and all, with predictions by fits on these."""
+        count = len(self.domains)
+        for size in sorted({1, count - 1, count}) if count > 1 else ():
             for chosen in combinations(self.domains, size):
 
                 def inside(others: NDArray[np.int64], chosen: tuple[str, ...] = chosen) -> Collection[int]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .bootstrap import Estimate
-from .figures import Bin
+from .figures import Bin, CalibrationError
 
 _WORDS = {
     "position": ("Seven features", "wrong positions"),
@@ -78,7 +78,7 @@ class KindReport:
 
     rate: how often the target is 1; guess: the log loss of saying that and no more. log_loss, auroc: by all features
     (`all`) and by each rival; differences: all minus the rival, so log losses below 0 and AUROCs above 0 speak for all.
-    calibration_error: the expected one, of `bins`.
+    calibration_error: the expected one, of `bins`, beside what it is by chance.
     """
 
     rows: int
@@ -90,7 +90,7 @@ class KindReport:
     auroc: dict[str, Estimate]
     log_loss_difference: dict[str, Estimate]
     auroc_difference: dict[str, Estimate]
-    calibration_error: Estimate
+    calibration_error: CalibrationError
     bins: tuple[Bin, ...]
     learning_curve: tuple[CurvePoint, ...]
     transfer: tuple[Transfer, ...]
