@@ -363,15 +363,15 @@ def test_windows_are_pairs_or_posteriors_and_read_once() -> None:
 
 
 def test_errors_name_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"unknown must be a list of some of .*, got 'concentration'"):
+    with pytest.raises(ValueError, match=r"unknown must be a list of some of .*, got 'concentration'\.$"):
         sample_hyper(MIXED, unknown="concentration")
     with pytest.raises(ValueError, match="two tokens or more"):
         learn_concentration([])
     with pytest.raises(ValueError, match="two tokens or more"):
         concentration_grid([(Diagnostics([0.5], []), Context())])
-    with pytest.raises(ValueError, match="unknown must name"):
+    with pytest.raises(ValueError, match="unknown must be a list of some of"):
         sample_hyper(MIXED, unknown=["gamma"])
-    with pytest.raises(ValueError, match="unknown must name"):
+    with pytest.raises(ValueError, match="unknown must be a list of some of"):
         sample_hyper(MIXED, unknown=[])
     with pytest.raises(ValueError, match="gap_features"):
         sample_hyper(MIXED, HyperPrior(weights=WEIGHTS), unknown=["gap_weights"])
