@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
+from io import StringIO
 from itertools import combinations
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from rich.console import Console
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
+from dystruct.decoding.terminal.calibration_table import calibration_tables
 from dystruct.inference.calibration import (
     Calibration,
     CalibrationRows,
@@ -359,10 +362,16 @@ def test_of_many_domains_each_alone_all_but_each_and_all_are_tried(
 ) -> None:
     monkeypatch.setattr("dystruct.inference.calibration.from_windows.REFITS", 5)
     names = tuple("abcde"[:count])
-    rows = calibrate(windows(0, 4 * count, {ENTROPY: 1.0}, names)).report.position.transfer
+    report = calibrate(windows(0, 4 * count, {ENTROPY: 1.0}, names)).report
+    rows = report.position.transfer
     fitted = list(dict.fromkeys(row.fitted_on for row in rows))
     assert fitted == [chosen for size in sizes for chosen in combinations(names, size)]
     assert len(rows) == len(fitted) * count
+    console = Console(file=StringIO(), width=200)
+    console.print(calibration_tables(report))
+    shown = console.file.getvalue().split("Across domains")[1].split("\n\n")[0]  # type: ignore[attr-defined]
+    assert len(shown.splitlines()) == 2 + (3 * count if count > 3 else len(rows))
+    assert shown.count("all but ") == (count if count > 3 else 0) and f"\n{names[0]} " in shown
 
 
 def test_the_verdict_is_the_intervals() -> None:

@@ -16,6 +16,8 @@ from dystruct.inference.calibration.report import Sampler
 
 NARROWEST = 130  # characters that the tables take
 
+MANY = 3  # domains: of more, fits on one are shown on it alone, and on the others on the one that is left out
+
 _KINDS = {"position": "Positions", "gap": "Gaps"}
 
 
@@ -125,9 +127,16 @@ def _transfer(found: KindReport) -> Table:
     table = _table(
         "Across domains", "fitted on", "tested on", "log loss", "AUROC", "entropy's of both", "all minus entropy"
     )
+    domains = {row.tested_on for row in found.transfer}
     for row in found.transfer:
+        fitted_on = ", ".join(row.fitted_on)
+        if len(domains) > MANY and row.fitted_on != (row.tested_on,):
+            unseen = domains - set(row.fitted_on)
+            if not unseen <= {row.tested_on}:
+                continue
+            fitted_on = f"all but {row.tested_on}" if unseen else "all"
         table.add_row(
-            ", ".join(row.fitted_on),
+            fitted_on,
             row.tested_on,
             f"{row.log_loss:.3f}",
             f"{row.auroc:.3f}",
