@@ -99,6 +99,8 @@ class DyStruct:
 
     def __post_init__(self) -> None:
         if not isinstance(self.structure, StructureRule):
+            if callable(self.structure):
+                raise UserError("structure must be a name or a rule; put a function of your own into a StructureRule.")
             check_choice(self, "structure", RULES)
         check_choice(self, "length_rule", LENGTH_RULES)
         for name, choices in _CHOICES.items():
@@ -144,7 +146,7 @@ class DyStruct:
             # 1. Adaptive window expansion
             context, most = Context(previous, remaining=row.remaining), min(row.remaining, self.prior.max_length)
             inferred = self.length_law == "posterior" and row.passes_left > 1
-            length = most if inferred else length_of(context, self.prior, row.streams.length)
+            length = most if inferred else self._length(context, row)
             if not within([(0, length)], 0, most):
                 raise UserError(
                     f"The length rule of {rule.name!r} gives {length!r}; let it give a whole number of tokens, here "
@@ -231,6 +233,13 @@ class DyStruct:
             raise UserError(
                 f"The structure rule {self._rule.name!r} gives none for a window of {window} tokens: {error}"
             ) from error
+
+    def _length(self, context: Context, row: Row) -> int:
+        """What the length rule gives; errors as in `_structure`."""
+        try:
+            return self._length_of(context, self.prior, row.streams.length)
+        except ValueError as error:
+            raise UserError(f"The length rule of {self._rule.name!r} gives no length: {error}") from error
 
     def _length_posterior(self, diagnostics: Diagnostics, context: Context) -> LengthPosterior:
         """By windows' own concentrations, as their structures' posterior has them (R17)."""

@@ -125,7 +125,7 @@ class Engine:
         for request in passes:
             if not isinstance(request, Pass):
                 raise UserError(f"The decoder {name} yields {request!r}, which is no Pass; let it yield one.")
-            reason = misfit(request, row.window, row.passes_left)
+            reason = misfit(request, row.window, row.passes_left, resolved=row.resolved)
             if reason is not None:
                 span = f"{request.start!r} to {request.end!r}"
                 raise UserError(

@@ -91,27 +91,28 @@ class Forward:
         counts = [_count(row, request) for row, request in requests]
         full = all(count == width for count in counts)
         # Everything that the host knows goes over at once: of each cell its place on the canvas, its response position,
-        # the output before the one that predicts it (for the hidden jump) and that one; of each row four numbers; and
-        # which cells are looked at.
-        plan = np.zeros(rows * (4 * width + 4) + (0 if full else sum(counts)), dtype=np.int64)
-        of_cells = plan[: rows * width * 4].reshape(rows, width, 4)
-        of_rows = plan[rows * width * 4 : rows * (4 * width + 4)].reshape(rows, 4)
+        # the output before the one that predicts it (for the hidden jump) and that one, and the key of its row's
+        # token noise; of each row three numbers; and which cells are looked at.
+        plan = np.zeros(rows * (5 * width + 3) + (0 if full else sum(counts)), dtype=np.int64)
+        of_cells = plan[: rows * width * 5].reshape(rows, width, 5)
+        of_rows = plan[rows * width * 5 : rows * (5 * width + 3)].reshape(rows, 3)
         for i, (found, (row, request)) in enumerate(zip(positions, requests, strict=True)):
             prompt, inside = len(row.prompt_ids), slice(0, len(found))
             of_cells[i, :, 0] = canvas.place_of(row.slot, None)
             of_cells[i, inside, 0] = canvas.place_of(row.slot, prompt) + found
             of_cells[i, inside, 1] = found
             source = found + (prompt - int(model.shifted))
-            of_cells[i, :, 2:] = bases[i] + runs[i].first
-            of_cells[i, inside, 2:] = bases[i]
+            of_cells[i, :, 2:4] = bases[i] + runs[i].first
+            of_cells[i, inside, 2:4] = bases[i]
             of_cells[i, inside, 2] += (source - 1).clip(0)
             of_cells[i, inside, 3] += source.clip(0)
-            of_rows[i] = len(found), request.commit or 0, request.commit is None, row.streams.token_key
+            of_cells[i, :, 4] = row.streams.token_key
+            of_rows[i] = len(found), request.commit or 0, request.commit is None
         if not full:
-            plan[rows * (4 * width + 4) :] = [i * width + rank for i in range(rows) for rank in range(counts[i])]
+            plan[rows * (5 * width + 3) :] = [i * width + rank for i in range(rows) for rank in range(counts[i])]
         here = torch.from_numpy(plan).to(canvas.device, non_blocking=True)
-        cell_plan = here[: rows * width * 4].view(rows * width, 4)
-        row_plan = here[rows * width * 4 : rows * (4 * width + 4)].view(rows, 4)
+        cell_plan = here[: rows * width * 5].view(rows * width, 5)
+        row_plan = here[rows * width * 5 : rows * (5 * width + 3)].view(rows, 3)
         places = cell_plan[:, 0].view(rows, width)
         span = None
         if rows == 1 and positions[0][-1] - positions[0][0] + 1 == width:
@@ -120,14 +121,14 @@ class Forward:
         region = Region(places, canvas.columns[:width] < row_plan[:, :1], span)
         cells = None
         if not full:
-            cells = here[rows * (4 * width + 4) :]
+            cells = here[rows * (5 * width + 3) :]
             if counts != list(map(len, positions)):
                 cells = _masked_first(canvas.masked(region)).take(cells)
             cell_plan = cell_plan.index_select(0, cells)
 
         jump = None
         if canvas.observing:
-            pairs = outputs.index_select(0, cell_plan[:, 2:].reshape(-1)).view(len(cell_plan), 2, -1)
+            pairs = outputs.index_select(0, cell_plan[:, 2:4].reshape(-1)).view(len(cell_plan), 2, -1)
             states, jump = pairs[:, 1], hidden_jump(pairs)[:, 0]
         else:
             states = outputs.index_select(0, cell_plan[:, 3])
@@ -135,11 +136,11 @@ class Forward:
         logits = model.logits(states, mask_predictable=sampling.mask_predictable)
         if again:
             logits = self._guided(logits, outputs, requests, bases, cell_plan[:, 3], counts)
-        noise = None
-        if self.temperature > 0:
-            keys = row_plan[:, 3].repeat_interleave(torch.tensor(counts).to(canvas.device), output_size=sum(counts))
-            noise = gumbel_noise(keys, cell_plan[:, 1:2], logits.shape[-1])[:, 0]
-        said = candidates(logits, sampling, self.temperature, noise)
+
+        def noise(part: slice) -> Tensor:
+            return gumbel_noise(cell_plan[part, 4], cell_plan[part, 1:2], logits.shape[-1])[:, 0]
+
+        said = candidates(logits, sampling, self.temperature, noise if self.temperature > 0 else None)
         summary = summarise(said.logits, said.probability, said.top) if canvas.observing else None
         return Predicted(region, cells, counts, said, summary, jump, row_plan[:, 1:2], row_plan[:, 2:3] > 0)
 

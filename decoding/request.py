@@ -150,13 +150,18 @@ def wanted_figures(request: Pass) -> tuple[str, ...]:
     return tuple(name for name in FIGURES if name in ALWAYS + more)
 
 
-def misfit(request: Pass, window: tuple[int, int], passes_left: int) -> str | None:
-    """Why a pass of a row whose open window is [start, end) cannot be made; None if it can."""
+def misfit(request: Pass, window: tuple[int, int], passes_left: int, *, resolved: bool = False) -> str | None:
+    """Why a pass of a row whose open window is [start, end) cannot be made; None if it can.
+
+    resolved: whether any but diagnostic passes of the window were made.
+    """
     first, last = window
     begin = 0 if request.commit is None else first
     counts = [request.commit, request.prefix, *(count for *_, count in request.remask)]
     if request.kind not in get_args(PassKind):
         return f"is of a kind other than {', '.join(get_args(PassKind))}"
+    if request.kind == "diagnostic" and resolved:
+        return "comes behind a pass that resolves or welds the window, which it would mask again"
     if not within([(request.start, request.end)], begin, last):
         return f"is not a span of {begin} to {last}, which are open to it"
     if not within(request.parts, request.start, request.end):

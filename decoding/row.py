@@ -56,6 +56,7 @@ class Row:
     started: float = 0.0
     last_cost: int = 1  # forward passes that its last pass took
     first_diagnostic: bool = True  # no diagnostic pass of the open window has run yet
+    resolved: bool = False  # whether a pass of another kind has
     kept: dict[bool, int] = field(default_factory=dict)  # where each cache's prefix ends; True: guidance's
     _played: set[int] = field(default_factory=set)  # positions that were in play since the window was cleared
     _unobserved: bool = False  # whether any pass since then was one with commit=None
@@ -121,7 +122,7 @@ class Row:
             )
         opened = WindowOpened(len(self.windows), self.length, length, previous_instability, rate)
         self.length += length
-        self.first_diagnostic = True
+        self.first_diagnostic, self.resolved = True, False
         self.history.open(opened)
         self._clear()
         return opened
@@ -148,6 +149,7 @@ class Row:
         """Put given tokens into the open window, in place of whatever it holds; no step of the trace tells of it."""
         start, end = self._span()
         self._check_tokens(tokens, end - start)
+        self.history.read()  # else what passes before this committed would be put over it later
         self.draft[self.window_start :] = tokens
         self._canvas.tokens[self.slot, start:end] = torch.tensor(tokens, device=self._canvas.device)
 
@@ -176,9 +178,16 @@ class Row:
     def close_window(
         self, tokens: list[int], features: Tensor | None = None, mean_instability: float | None = None
     ) -> None:
-        """Put the finished window on record."""
+        """Put the finished window on record; UserError for tokens that its passes, if not yet read, did not give it."""
         start, end = self.window
         self._check_tokens(tokens, end - start)
+        if not self.history.is_whole:
+            self.history.read()
+            if list(tokens) != self.draft[start:]:
+                raise UserError(
+                    "A window is closed with tokens that its passes did not give it; read them first, by "
+                    "Row.read_tokens or Row.read_window."
+                )
         rows = () if features is None else tuple(map(tuple, features.tolist()))
         self.tokens.extend(tokens)
         self.history.close(WindowClosed(len(self.windows), tuple(tokens), rows, mean_instability))
@@ -259,6 +268,7 @@ class Row:
                 f"{inserted} positions cannot be inserted into a response of {self.length} tokens with a limit of "
                 f"{self.max_new_tokens}; raise max_new_tokens."
             )
+        self.history.read()  # what passes before the last one committed is in what moves
         tail = self.draft[position + removed :]
         self.draft[position:] = [self.model.mask_id if token is None else token] * inserted + tail
         self.length = len(self.draft)
@@ -292,6 +302,7 @@ class Row:
                 f"{start} to {end}, each of them once."
             )
         self._check_tokens(tokens, len(positions))
+        self.history.read()  # as in `write`
         for position, token in zip(positions, tokens, strict=True):
             self.draft[position] = token
         places = torch.tensor(positions, dtype=torch.long) + len(self.prompt_ids)
@@ -301,6 +312,7 @@ class Row:
     def _count(self, request: Pass) -> None:
         self._masks, self._figures, self.last_cost = None, None, request.cost
         self.first_diagnostic &= request.kind != "diagnostic"
+        self.resolved |= request.kind != "diagnostic"
         self._played.update(request.positions)
 
     def _span(self) -> tuple[int, int]:

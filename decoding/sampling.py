@@ -8,7 +8,7 @@ decoder does otherwise. Knows no canvas. Shapes: N positions, V tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from dystruct.model import summarise
+
+NOISE_AT_ONCE = 2**23  # numbers: 66 positions of LLaDA's vocabulary
 
 
 @dataclass(frozen=True)
@@ -61,20 +63,19 @@ class Candidates(NamedTuple):
     probability: Tensor
 
 
-def candidates(logits: Tensor, sampling: Sampling, temperature: float, noise: Tensor | None) -> Candidates:
-    """What logits (N, V) predict. noise: (N, V), standard Gumbel; None at temperature 0."""
+def candidates(
+    logits: Tensor, sampling: Sampling, temperature: float, noise: Callable[[slice], Tensor] | None
+) -> Candidates:
+    """What logits (N, V) predict. noise: standard Gumbel (n, V) for n of the positions; None at temperature 0."""
     if sampling.excluded:
-        logits = logits.clone()
-        logits[..., list(sampling.excluded)] = -torch.inf
+        logits = _without(logits, sampling.excluded)
     if sampling.tempered:
         logits = _filtered(_tempered(logits, temperature), sampling.top_p, sampling.top_k)
         temperature = 1.0
-    scores = logits if noise is None else _below(logits).double() / temperature + noise
-    token = scores.argmax(-1)
+    token = logits.argmax(-1) if noise is None else _drawn(logits, temperature, noise)
     top = token
     if sampling.deferred:
-        logits = logits.clone()
-        logits[..., list(sampling.deferred)] = -torch.inf
+        logits = _without(logits, sampling.deferred)
     if noise is not None or sampling.deferred:
         top = logits.argmax(-1)
     probability = logits.softmax(-1)
@@ -105,6 +106,23 @@ def guided(conditional: Tensor, unconditional: Tensor, scale: float) -> Tensor:
     """Classifier-free guidance of logits (..., V): unconditional + (scale + 1) (conditional - unconditional)."""
     mixed = unconditional + (scale + 1) * (conditional - unconditional)
     return torch.where(conditional.isneginf(), conditional, mixed)
+
+
+def _without(logits: Tensor, tokens: Sequence[int]) -> Tensor:
+    """Logits in which these tokens are impossible, set one by one: a list as an index would be copied to the device."""
+    logits = logits.clone()
+    for token in tokens:
+        logits[..., token] = -torch.inf
+    return logits
+
+
+def _drawn(logits: Tensor, temperature: float, noise: Callable[[slice], Tensor]) -> Tensor:
+    """argmax(logits / T + noise) (N,), a part of the positions at a time: noise takes eight times a logit's memory."""
+    count = max(1, NOISE_AT_ONCE // logits.shape[-1])
+    token = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    for part in (slice(begin, begin + count) for begin in range(0, len(logits), count)):
+        token[part] = (_below(logits[part]).double() / temperature + noise(part)).argmax(-1)
+    return token
 
 
 def _below(logits: Tensor) -> Tensor:

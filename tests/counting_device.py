@@ -1,7 +1,7 @@
 """A stand-in for an accelerator, on the CPU: tensors whose values reach the host through `cpu()` alone, and counted.
 
 A `DeviceTensor` makes everything that is computed from it a `DeviceTensor`. To turn one into Python numbers, to branch
-on it, to index by a mask (whose size only the values tell) or to ask where it is nonzero raises.
+on it, to index by a mask (whose size only the values tell) or a list, or to ask where it is nonzero raises.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class DeviceTensor(Tensor):
         if name in ("__getitem__", "__setitem__"):
             index = args[1] if isinstance(args[1], tuple) else (args[1],)
             assert not any(isinstance(i, Tensor) and i.dtype == torch.bool for i in index), "a mask as an index"
+            assert not any(isinstance(i, list) for i in index), "a list as an index, which the device waits for"
         if name == "cpu":
             cls.copied.append(tuple(args[0].shape))
             return args[0].as_subclass(Tensor)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dystruct.decoding import Dream, Generation, UserError, generate
+from dystruct.decoding import Dream, Generation, UserError, generate, sampling
 from dystruct.decoding.request import Pass
 from dystruct.decoding.sampling import Sampling, candidates
 from scripted import backbone, hashed
@@ -45,12 +45,30 @@ def test_settings_without_sense_are_refused(settings: dict[str, Any], named: str
 def test_a_tempered_distribution_is_one_at_any_temperature(temperature: float, some: list[float], last: float) -> None:
     logits = torch.tensor([[*some, last]])
     noise = torch.zeros(logits.shape, dtype=torch.float64)
-    found = candidates(logits, Sampling(tempered=True), temperature, noise).probability
+    found = candidates(logits, Sampling(tempered=True), temperature, lambda part: noise[part]).probability
     assert bool(found.isfinite().all()) and float(found.sum()) == pytest.approx(1, abs=1e-5)
     assert bool((found[logits.isneginf()] == 0).all()), "what is excluded stays so"
     if 1e-3 < temperature < 1e3:
         wanted = (logits.double() / temperature).softmax(-1)
         assert torch.allclose(found.double(), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 30, 10**6])
+def test_a_draw_is_the_same_in_parts_of_any_size(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(23, 7, generator=generator)
+    noise = -torch.log(-torch.log(torch.rand(23, 7, dtype=torch.float64, generator=generator)))
+    monkeypatch.setattr(sampling, "NOISE_AT_ONCE", at_once)
+    parts = []
+
+    def draw(part: slice) -> torch.Tensor:
+        parts.append(noise[part])
+        return noise[part]
+
+    found = candidates(logits, Sampling(), 0.7, draw)
+    assert torch.equal(found.token, (logits.double() / 0.7 + noise).argmax(-1))
+    assert torch.equal(torch.cat(parts), noise) and max(map(len, parts)) == min(max(1, at_once // 7), 23)
+    assert candidates(logits[:0], Sampling(), 0.7, draw).token.shape == (0,)
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-40, 1e308])

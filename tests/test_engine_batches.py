@@ -11,8 +11,8 @@ import torch
 
 from dystruct.decoding import AdaBlock, Block, Daedal, DecodingFailed, DyStruct, Fast, Fixed, Pass, UserError, generate
 from dystruct.decoding.canvas import Canvas, Fresh, Quotas
-from dystruct.inference.rules import fixed
-from dystruct.model import Partition, PriorConfig
+from dystruct.inference.rules import StructureRule, fixed
+from dystruct.model import Context, Partition, PriorConfig
 from scripted import EOS, MASK, VOCABULARY, Script, backbone, hashed, uneven_weights
 from watching import without_time
 
@@ -113,6 +113,19 @@ def test_a_structure_that_a_window_is_too_long_for_ends_its_sequence_alone(lengt
     with pytest.raises(DecodingFailed, match=r"'fixed' gives none for a window of \d+ .* partition 4") as caught:
         generate(backbone(hashed(2), weights=uneven_weights()), ["ab", "c"], decoder, max_new_tokens=15)
     assert caught.value.failures.keys() == {0, 1}
+
+
+def test_a_length_rule_that_gives_none_ends_its_sequence_alone() -> None:
+    def at_first(context: Context, prior: PriorConfig, generator: torch.Generator) -> int:
+        if context.remaining != 15:
+            raise ValueError("no more than one window")
+        return 8
+
+    one_block = StructureRule("own", at_first, lambda exact, streams: exact.map())
+    model = backbone(ending_at_once(3), weights=uneven_weights())
+    with pytest.raises(DecodingFailed, match="The length rule of 'own' gives no length: no more than") as caught:
+        generate(model, ["bc", "cd"], DyStruct(structure=one_block), max_new_tokens=15)
+    assert (caught.value.failures.keys(), caught.value.generations.keys()) == ({1}, {0})
 
 
 # --- what is allocated ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -15,6 +16,7 @@ from counting_device import DeviceTensor, counted_reads
 from dystruct.decoding import Block, Dream, DyStruct, Fast, Fixed, Hierarchy, Pass, Row, generate
 from dystruct.decoding.engine import Engine
 from dystruct.decoding.generation_settings import GenerationSettings
+from dystruct.decoding.terminal.generate_command import _decode_many
 from dystruct.inference import SemiMarkov
 from dystruct.model import PriorConfig
 from random_network import random_backbone
@@ -66,6 +68,23 @@ def test_a_threshold_reads_one_number_a_row_and_pass_for_the_whole_batch() -> No
     assert all(shape[1:] == (1, 1) for shape in small)
     resolving = sum(step.kind == "resolve" for window in windows for step in window.steps)
     assert len(small) <= min(len(model.network.batches), resolving) < resolving
+
+
+def test_the_progress_of_several_prompts_reads_nothing() -> None:
+    model = backbone(hashed(6, end_logit=-4.0), weights=uneven_weights())
+    run = partial(generate, model, PROMPTS, SAMPLED, max_new_tokens=20, budget=300)
+    with counted_reads() as copied:
+        watched = _decode_many(run, len(PROMPTS))
+    assert len(copied) == 2 * sum(len(generation.windows) for generation in watched)
+    assert [g.tokens for g in watched] == [g.tokens for g in run()]
+
+
+@pytest.mark.parametrize("more", [{"suppress_eos": True}, {"defer_eos": True}])
+def test_tokens_are_left_out_without_a_copy_to_the_device(more: dict[str, Any]) -> None:
+    with counted_reads() as copied:
+        generations, _ = decode(Fixed(block_length=10, steps=8, **more))
+    assert Counter(len(shape) for shape in copied) == {1: 2 * 3, 3: 2}
+    assert [g.tokens for g in generations] == [g.tokens for g in decode(Fixed(block_length=10, steps=8, **more))[0]]
 
 
 def test_quotas_need_no_figures() -> None:

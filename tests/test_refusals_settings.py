@@ -143,6 +143,8 @@ def test_what_stands_after_the_colon_is_checked(text: str, part: str) -> None:
 def test_settings_in_python_are_checked(changes: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"must be .*, not [^\n]*\.$"):
         DyStruct(**changes)
+    with pytest.raises(UserError, match="put a function of your own into a StructureRule"):
+        DyStruct(structure=lambda exact, streams: exact.map())  # type: ignore[arg-type]
     with pytest.raises(UserError, match="end_of_turn"):
         Fixed(defer_eos=True, end_of_turn="abc")  # type: ignore[arg-type]
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from dystruct.decoding.terminal.view import (
-    BatchProgress,
-)
-from dystruct.decoding.trace import (
-    Step,
-    WindowClosed,
-    WindowOpened,
-)
+from dystruct.decoding import Block, generate
+from dystruct.decoding.terminal.view import BatchProgress
 from dystruct.decoding.wording import LONGEST_PROMPT, counted, left, shortened
-from scripted import EOS
+from scripted import backbone, hashed
 
 
 def test_progress_of_several_prompts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    with BatchProgress(3, lambda tokens: EOS in tokens, max_new_tokens=6, budget=9) as progress:
-        progress.observe(1, WindowOpened(0, 0, 3, 0.5, None))
-        progress.observe(1, WindowClosed(0, (5, 5, 5), (), None))
-        progress.observe(0, WindowClosed(0, (5, EOS, 5), (), None))
-        progress.observe(1, WindowClosed(1, (5, 5, 5), (), None))
-        progress.observe(2, Step(9, "resolve", None, (), ()))
-        progress.observe(2, WindowClosed(0, (5,), (), None))
+    model = backbone(hashed(0, end_logit=-9.0))
+    with BatchProgress(3) as progress:
+        for index, tokens in ((0, 3), (1, 6), (2, 1)):
+            [found] = generate(model, ["abc"], Block(3), max_new_tokens=tokens)
+            progress.finished(index, found, 0.5)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [

@@ -81,7 +81,7 @@ def generate(
         prefix_cache=caching,
         alternatives=alternatives,
     )
-    many = functools.partial(_decode_many, decode, len(prompts), backbone, stops, tokens)
+    many = functools.partial(_decode_many, decode, len(prompts))
     settings = {
         "decoder": type(chosen).__name__,
         "structure": getattr(chosen, "structure", None),
@@ -164,17 +164,12 @@ def _decode_one(
         view.end(generation)
 
 
-def _decode_many(
-    decode: Run, count: int, backbone: Backbone, stop: tuple[str, ...], limits: options.Limits
-) -> list[Generation]:
+def _decode_many(decode: Run, count: int) -> list[Generation]:
     """Decode several prompts, with their progress on standard error."""
-    from ..ending import has_ended
     from .view import BatchProgress
 
-    with BatchProgress(
-        count, lambda tokens: has_ended(backbone, tokens, stop), limits.max_new_tokens, limits.budget
-    ) as progress:
-        return decode(observe=progress.observe)
+    with BatchProgress(count) as progress:
+        return decode(finished=progress.finished)
 
 
 def _print_bare(generations: Iterable[Generation], as_json: bool) -> None:

@@ -10,8 +10,7 @@ import io
 import math
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, Self, TextIO
 
@@ -203,14 +202,11 @@ _COLUMNS = (
 class BatchProgress:
     """How far several prompts are, on standard error: a bar on a terminal, else a line a finished prompt.
 
-    ended: whether a response's tokens hold the end of its text.
+    It looks at finished texts alone, since to observe passes costs a read-back of each.
     """
 
-    def __init__(self, count: int, ended: Callable[[Sequence[int]], bool], max_new_tokens: int, budget: int) -> None:
-        self._count, self._ended, self._max_new_tokens, self._budget = count, ended, max_new_tokens, budget
-        self._tokens: dict[int, list[int]] = {}
-        self._windows: Counter[int] = Counter()
-        self._passes: Counter[int] = Counter()
+    def __init__(self, count: int) -> None:
+        self._count, self._tokens = count, 0
         console = Console(stderr=True, highlight=False)
         self._bar = Progress(*_COLUMNS, console=console) if console.is_terminal else None
         self._task = self._bar.add_task("", total=count, tokens=0) if self._bar else None
@@ -224,24 +220,15 @@ class BatchProgress:
         if self._bar:
             self._bar.stop()
 
-    def observe(self, index: int, event: Event) -> None:
-        """The next event of prompt `index`."""
-        if isinstance(event, Step):
-            self._passes[index] = event.number
-        if not isinstance(event, WindowClosed):
-            return
-        tokens = self._tokens.setdefault(index, [])
-        tokens += event.tokens
-        self._windows[index] += 1
-        spent = len(tokens) >= self._max_new_tokens or self._passes[index] >= self._budget
-        finished = spent or self._ended(tokens)
+    def finished(self, index: int, generation: Generation, seconds: float) -> None:
+        """Prompt `index` has its text."""
+        self._tokens += len(generation.tokens)
         if self._bar and self._task is not None:
-            self._bar.update(self._task, advance=int(finished), tokens=sum(map(len, self._tokens.values())))
-        elif finished:
-            windows = self._windows[index]
+            self._bar.update(self._task, advance=1, tokens=self._tokens)
+        else:
             print(
-                f"prompt {index + 1} of {self._count} finished: {counted(windows, 'window')}, "
-                f"{counted(len(tokens), 'token')}",
+                f"prompt {index + 1} of {self._count} finished: {counted(len(generation.windows), 'window')}, "
+                f"{counted(len(generation.tokens), 'token')}",
                 file=sys.stderr,
             )
 
