@@ -28,18 +28,43 @@ from .files import save_json
 FILE_NAME = "calibration.json"
 FORMAT = "dystruct-calibration-1"
 _SAMPLE = 1 << 16
+_TENSOR_SAMPLE = 1 << 12
+SMALL = 8 << 20  # bytes of all weights, up to which a model is told by their beginning alone
 _LONGEST_HEADER = 100_000_000  # what the format allows; a damaged file may claim more
 
 
 def fingerprint(folder: Path) -> str:
-    """A hash of a model folder's safetensors files: their sizes, headers and the beginning of their data."""
+    """A hash of a model folder's safetensors files: their sizes, headers, and samples of their data.
+
+    The samples are the beginning of each file's data and, where the files have more than 8 MiB together, that of each
+    tensor: a fine-tune may leave the first tensor, the embedding, as it was. Smaller ones, the embedded model among
+    them, are told by the first sample alone, since calibrations and results have their fingerprints on record.
+    """
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
+    paths = sorted(folder.glob("*.safetensors"))
+    is_small = sum(path.stat().st_size for path in paths) <= SMALL
+    for path in paths:
         with path.open("rb") as file:
-            head = file.read(8)
-            digest.update(f"{path.name} {path.stat().st_size} ".encode() + head)
-            digest.update(file.read(min(int.from_bytes(head, "little"), _LONGEST_HEADER) + _SAMPLE))
+            head, size = file.read(8), path.stat().st_size
+            digest.update(f"{path.name} {size} ".encode() + head)
+            length = min(int.from_bytes(head, "little"), _LONGEST_HEADER)
+            beginning = file.read(length + _SAMPLE)
+            digest.update(beginning)
+            for start, end in [] if is_small else _tensors(beginning[:length], size - len(head) - length):
+                file.seek(len(head) + length + start)
+                digest.update(file.read(min(end - start, _TENSOR_SAMPLE)))
     return digest.hexdigest()[:32]
+
+
+def _tensors(header: bytes, size: int) -> list[tuple[int, int]]:
+    """Where each tensor starts and ends in a safetensors file's data of so many bytes; none where that is damaged."""
+    try:
+        entries = json.loads(header)
+        entries.pop("__metadata__", None)
+        spans = sorted((int(start), int(end)) for start, end in (entry["data_offsets"] for entry in entries.values()))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return []  # loading it says so
+    return spans if all(0 <= start <= end <= size for start, end in spans) else []
 
 
 def write_calibration(path: Path, weights: EvidenceWeights, model_fingerprint: str, provenance: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from dystruct.decoding import UserError, calibration
+from dystruct.decoding import UserError, calibration, calibration_file
+from dystruct.decoding.backbone import model_folder
 from dystruct.decoding.calibration_file import FILE_NAME, fingerprint, read_calibration, write_calibration
 from dystruct.inference.calibration import from_windows
 from dystruct.model import EvidenceWeights
@@ -121,6 +122,58 @@ def test_a_shard_more_is_another_model(folder: Path) -> None:
     before = fingerprint(folder)
     save_file({"more": torch.ones(2)}, folder / "more.safetensors")
     assert fingerprint(folder) != before
+
+
+def weights_of(changed: str | None = None) -> dict[str, torch.Tensor]:
+    """A model of an embedding, which fills the first sample, a matrix and a norm, one of them changed."""
+    tensors = {"embed": torch.zeros(200, 200), "layers.0.matrix": torch.ones(90, 90), "layers.0.norm": torch.ones(90)}
+    return {name: tensor + 1 if name == changed else tensor for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("changed", weights_of())
+def test_a_fine_tune_of_any_tensor_is_another_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, changed: str, shards: int
+) -> None:
+    def saved(tensors: dict[str, torch.Tensor]) -> str:
+        for shard in range(shards):
+            part = {name: tensor for place, (name, tensor) in enumerate(tensors.items()) if place % shards == shard}
+            save_file(part, folder / f"model-{shard}.safetensors", {"format": "pt"})
+        return fingerprint(folder)
+
+    (folder / "model.safetensors").unlink()
+    saved(weights_of())
+    together = sum(path.stat().st_size for path in folder.iterdir())
+    monkeypatch.setattr(calibration_file, "SMALL", together - 1)
+    before = saved(weights_of())
+    write_calibration(folder / FILE_NAME, WEIGHTS, before, {})
+    assert saved(weights_of()) == before and read_calibration(None, folder)[1]
+    assert saved(weights_of(changed)) != before
+    refused(None, folder, "another model.*force")
+
+
+def test_the_embedded_model_has_the_fingerprint_that_is_on_record() -> None:
+    folder = model_folder("tiny")
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    assert size <= calibration_file.SMALL
+    assert fingerprint(folder) == json.loads((folder / FILE_NAME).read_text())["model"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"", b"{", b"[]", b"7", b"\xff", b'{"a": 3}', b'{"a": {}}', b'{"a": {"data_offsets": [0]}}',
+        b'{"a": {"data_offsets": [-9, 2]}}', b'{"a": {"data_offsets": [5, 2]}}', b'{"a": {"data_offsets": [0, 1e999]}}',
+        b'{"a": {"data_offsets": ["x", null]}}', b'{"a": {"data_offsets": [0, 99999999999999999999]}}', b"[" * 10**5,
+    ],
+)  # fmt: skip
+def test_a_damaged_header_has_a_fingerprint(folder: Path, monkeypatch: pytest.MonkeyPatch, header: bytes) -> None:
+    monkeypatch.setattr(calibration_file, "SMALL", 0)
+    found = set()
+    for length in (len(header), 2**63):
+        (folder / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header + b"data")
+        found.add(fingerprint(folder))
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "{}", '{"format": "other"}', b"\xff\xfe\x00"])
