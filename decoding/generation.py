@@ -78,7 +78,10 @@ def generate(
             raise UserError(f"{name} must be a function or None, not {call!r}.")
     if not prompts:
         return []
-    prompt_ids = [encoded(model, prompt, chat, max_new_tokens) for prompt in prompts]
+    prompt_ids = [
+        encoded(model, prompt, chat, max_new_tokens, name)
+        for name, prompt in zip(prompt_names(len(prompts)), prompts, strict=True)
+    ]
     uses_weights = isinstance(decoder, DyStruct) and decoder.weights is None
     if uses_weights and not model.calibrated:
         warnings.warn(
@@ -115,18 +118,26 @@ def checked_prompts(prompts: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def encoded(model: Backbone, prompt: str, chat: bool, max_new_tokens: int) -> list[int]:
-    """The token ids of a prompt. Raises UserError for one that is empty or too long, and for chat with a base model."""
+def prompt_names(count: int) -> list[str]:
+    """What the errors of `encoded` call each of so many prompts: by its place, where there are several."""
+    return ["The prompt"] if count == 1 else [f"prompts[{place}]" for place in range(count)]
+
+
+def encoded(model: Backbone, prompt: str, chat: bool, max_new_tokens: int, name: str) -> list[int]:
+    """The token ids of a prompt. Raises UserError for one that is empty or too long, and for chat with a base model.
+
+    name: what the prompt is called, at the beginning of an error about it.
+    """
     if not prompt.strip():
-        raise UserError("The prompt is empty; give the text to answer.")
+        raise UserError(f"{name} is empty; give the text to answer.")
     ids = model.encode(prompt, chat=chat)
     if not ids:
-        raise UserError(f"The tokenizer of model {model.name!r} makes no token of {prompt!r}; give another text.")
+        raise UserError(f"{name} has no token in the vocabulary of model {model.name!r}; give another text.")
     if len(ids) + max_new_tokens > model.max_length:
         room = model.max_length - len(ids)
         remedy = f"ask for at most {room} new tokens" if room > 0 else "shorten it"
         raise UserError(
-            f"The prompt has {len(ids)} tokens and {max_new_tokens} new ones are asked for, but the context of model "
+            f"{name} has {len(ids)} tokens and {max_new_tokens} new ones are asked for, but the context of model "
             f"{model.name!r} is {model.max_length} tokens; {remedy}."
         )
     return ids

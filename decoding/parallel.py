@@ -16,8 +16,8 @@ from typing import Any
 
 from .backbone import Backbone
 from .engine import Finished
-from .errors import DecodingFailed, UserError
-from .generation import checked_prompts, generate
+from .errors import DecodingFailed, UserError, in_options
+from .generation import checked_prompts, generate, prompt_names
 from .row import Decoder
 from .trace import Event, Generation
 
@@ -65,8 +65,11 @@ def generate_across(
             found += zip(share, done, strict=True)
         except DecodingFailed as error:
             found += [(share[index], value) for index, value in (error.generations | error.failures).items()]
-        except UserError as error:  # of the settings: every prompt's
-            found += [(index, error) for index in share]
+        except UserError as error:  # of the settings, or of one prompt: every prompt's
+            everywhere = prompt_names(len(prompts))
+            names = dict(zip((everywhere[index] for index in share), prompt_names(len(share)), strict=True))
+            told = in_options(str(error), names)
+            found += [(index, UserError(told)) for index in share]
     everything = dict(gather_object(found))
     generations = {index: value for index, value in everything.items() if isinstance(value, Generation)}
     failures = {index: value for index, value in everything.items() if isinstance(value, UserError)}

@@ -43,6 +43,22 @@ def test_malformed_files_are_refused_by_line(run: Run, content: bytes, parts: tu
     run("generate", "--file", "-", stdin=content).refused(*parts)
 
 
+@pytest.mark.parametrize("how", [(), ("--json",), ("--quiet",)])
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("line", [1, 2, 3])
+def test_a_prompt_that_the_model_cannot_take_is_refused_by_line(
+    run: Run, line: int, as_json: bool, how: tuple[str, ...]
+) -> None:
+    prompts = ["abc", "bca", "c"]
+    prompts[line - 1] = "a" * 600
+    content = "".join((json.dumps({"prompt": text}) if as_json else text) + "\n" for text in prompts)
+    Path("p.txt").write_text(content, encoding="utf-8", newline="")
+    run("generate", "--file", "p.txt", *how, *SMALL).refused(f"Line {line} of p.txt has 600 tokens")
+    for source in (("--file", "-"), ("-",)):
+        told = run("generate", *source, *how, *SMALL, stdin=content.encode())
+        told.refused(f"Line {line} of standard input has 600 tokens")
+
+
 def test_other_braces_are_plain_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from dystruct.decoding.terminal.prompts import read_prompts
 

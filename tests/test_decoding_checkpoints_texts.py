@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from checkpoint_models import (
+    ALL,
     OUTPUTS,
     SHORT,
     refused,
@@ -132,6 +134,26 @@ def test_a_prompt_as_a_users_turn(models: dict[str, Backbone], kind: str, text: 
     (plain,) = generate(model, [text], Block(8), max_new_tokens=8)
     assert generation.tokens == plain.tokens and generation.prompt == "the sum"
     assert generation.settings["chat"] is True and plain.settings["chat"] is False
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_what_is_too_long_is_said_once(
+    models: dict[str, Backbone],
+    tmp_path: Path,
+    kind: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tokenizers have limits of their own and warn of them, as of a prompt that the network can take."""
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    folder = Path(shutil.copytree(models[kind].name, tmp_path / kind))
+    rewrite(folder / "tokenizer_config.json", model_max_length=4)
+    model = load(folder, device="cpu")
+    caplog.clear()
+    generate(model, ["the sum of 12 and 30"], Block(2), max_new_tokens=2)
+    with pytest.raises(UserError, match=r"^The prompt has \d+ tokens"):
+        generate(model, ["1 " * 2000], Block(2), max_new_tokens=2)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("name", ["LLaDA-8B-Base", "Dream-v0-Base-7B"])

@@ -51,6 +51,17 @@ def test_a_prompt_of_which_the_tokenizer_knows_nothing_is_refused() -> None:
         generate(dataclasses.replace(MODEL, tokenizer=Deaf()), ["abc"], Block())
 
 
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize(("wrong", "said"), [("", "is empty"), ("\n", "is empty"), ("a" * 600, "has 600 tokens")])
+def test_which_of_several_prompts_is_refused_is_said(wrong: str, said: str, place: int) -> None:
+    prompts = ["abc", "b", "ca"]
+    prompts[place] = wrong
+    with pytest.raises(UserError, match=rf"^prompts\[{place}\] {said}"):
+        generate(MODEL, prompts, Block())
+    with pytest.raises(UserError, match=f"^The prompt {said}"):
+        generate(MODEL, [wrong], Block())
+
+
 def test_one_text_instead_of_a_list_is_refused() -> None:
     with pytest.raises(UserError, match="list"):
         generate(MODEL, "abc", Block())

@@ -78,7 +78,20 @@ def test_what_fails_in_one_process_fails_in_all_and_loses_nothing(tmp_path: Path
             return sorted(error.generations), sorted(error.failures), str(error)
 
     told = in_two_processes(work, tmp_path)
-    assert told[0] == told[1] and told[0][:2] == ([0, 1, 2], [3, 4]) and "empty" in told[0][2]
+    assert told[0] == told[1] and told[0][:2] == ([0, 1, 2], [3, 4])
+    assert told[0][2] == "prompts[3] is empty; give the text to answer.", "by its place among all, not in the share"
+
+
+def test_a_share_of_one_prompt_tells_its_place(tmp_path: Path) -> None:
+    model = random_backbone(layers=1)
+
+    def work() -> Any:
+        try:
+            generate_across(model, ["ab", "a" * 200], DECODER, **SETTINGS)
+        except DecodingFailed as error:
+            return str(error)
+
+    assert all(told.startswith("prompts[1] has 200 tokens") for told in in_two_processes(work, tmp_path))
 
 
 def as_torchrun(work: Callable[[int], Any], folder: Path, port: int) -> list[Any]:

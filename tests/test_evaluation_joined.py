@@ -283,7 +283,7 @@ def test_a_prompt_that_is_left_out_may_be_as_long_as_it_likes(monkeypatch: pytes
     model = backbone(hashed(3))
     asked = RunSettings(tasks=("tiny_logic",), decoder="block", max_new_tokens=8, skip=1)
     check_prompts(asked, model)
-    with pytest.raises(UserError, match="The prompt has 100000 tokens"):
+    with pytest.raises(UserError, match="Item tiny_logic:0 has 100000 tokens"):
         check_prompts(replace(asked, skip=0), model)
 
 

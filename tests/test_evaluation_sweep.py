@@ -134,7 +134,7 @@ def test_a_bad_run_is_told_before_any_is_begun(
 def test_prompts_that_are_too_long_are_told_before_any_run_is_begun(tmp_path: Path, run: Run, asked: None) -> None:
     planned(tmp_path, FILE + "max_new_tokens = 100000\n")
     found = run("sweep", "sweep.toml", "out")
-    assert found.status == 2 and "dystruct: block: The prompt has 2 tokens and 100000 new ones" in found.err
+    assert found.status == 2 and "dystruct: block: Item tiny_logic:0 has 2 tokens and 100000 new ones" in found.err
     assert not (tmp_path / "out").exists()
 
 

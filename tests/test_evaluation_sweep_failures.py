@@ -203,7 +203,7 @@ def test_what_is_wrong_with_a_prompt_format_is_told_before_anything_is_run(
 ) -> None:
     planned(tmp_path, THREE + f'prompt_format = "{{prompt}}{"a" * 20_000}"\n')
     told = run("sweep", "sweep.toml", "out")
-    assert told.status == 2 and "block: The prompt has " in told.err
+    assert told.status == 2 and "block: Item " in told.err
     assert not (tmp_path / "out" / "dystruct").exists()
 
 

@@ -202,6 +202,7 @@ def _read_config(source: _Source) -> dict[str, Any]:
 
 def _tokenizer(source: _Source, found: Format) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
     from transformers.utils import cached_file
 
     try:
@@ -214,6 +215,8 @@ def _tokenizer(source: _Source, found: Format) -> Any:
             kind = PreTrainedTokenizerFast
         tokenizer = kind.from_pretrained(source.where, **options)
         known = bool(tokenizer("a", add_special_tokens=False)["input_ids"])  # without files some kinds load empty
+        # What is too long is the network's to say; the tokenizer would warn of a limit of its own beside it.
+        tokenizer.model_max_length = VERY_LARGE_INTEGER
     except Exception as error:  # transformers and its parsers raise any kind, bare Exceptions too
         raise UserError(
             f"The tokenizer of {source.name!r} cannot be read ({first_line(error)}); its tokenizer files are missing "

@@ -105,8 +105,9 @@ def text_count(settings: RunSettings) -> int:
 def check_prompts(settings: RunSettings, model: Backbone) -> None:
     """Raise UserError for embedded tasks with a prompt that the model cannot take."""
     model = with_prompt_format(model, settings.prompt_format)
-    for problem in (problem for asked in asked_items(settings).values() for problem in asked[settings.skip :]):
-        encoded(model, problem.question, settings.chat, settings.max_new_tokens)
+    for task, asked in asked_items(settings).items():
+        for number, problem in enumerate(asked[settings.skip :], start=settings.skip):
+            encoded(model, problem.question, settings.chat, settings.max_new_tokens, f"Item {task}:{number}")
 
 
 def told(problems: Mapping[str, Sequence[Problem]]) -> dict[str, dict[str, Any]]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import DecodingFailed, UserError
+from ..errors import DecodingFailed, UserError, in_options
 from ..files import check_file_target, check_folder_target, save_folder
 from . import options
 from .decoder_options import Decoder, DecoderOptions, Preset
 from .model_options import Chat, Model, WeightedSource
 from .prompt_format import PromptFormat, load_prompted
-from .prompts import STANDARD_INPUT, read_prompts
+from .prompts import STANDARD_INPUT, read_prompts, source_name
 from .reporting import memory_errors, status
 from .rival_options import Rivals
 
@@ -88,7 +89,7 @@ def generate(
         "temperature": tokens.temperature,
         "seed": seed,
     }
-    with memory_errors(min(batch_size, len(prompts))):
+    with memory_errors(min(batch_size, len(prompts))), _naming_lines(file, len(prompts)):
         if len(prompts) == 1 and not (as_json or quiet):
             _decode_one(decode, backbone, prompts[0], settings, lambda found: _save(save, {1: found}, 1))
             failure = None
@@ -121,6 +122,21 @@ def _prompts(prompt: str | None, file: str | None) -> list[str]:
     if any("\ud800" <= character <= "\udfff" for character in prompt):
         raise UserError("The prompt is not UTF-8; check the terminal's encoding, or put it into a file for --file.")
     return [prompt]
+
+
+@contextmanager
+def _naming_lines(file: str | None, count: int) -> Iterator[None]:
+    """In an error about one of several prompts, which come from a file, puts its line in the place of its name."""
+    from ..generation import prompt_names
+
+    try:
+        yield
+    except UserError as error:
+        if count == 1:
+            raise
+        name = source_name(file or STANDARD_INPUT)
+        lines = {f"Line {number} of {name}": prompt for number, prompt in enumerate(prompt_names(count), start=1)}
+        raise UserError(in_options(str(error), lines)) from error
 
 
 def _finished(decode: Run) -> tuple[dict[int, Generation], UserError | None]:

@@ -17,12 +17,17 @@ STANDARD_INPUT = "-"
 
 def read_prompts(source: str) -> list[str]:
     """The prompts in a file; "-" is standard input. Raises UserError for a file that is missing or malformed."""
-    name = "standard input" if source == STANDARD_INPUT else source
+    name = source_name(source)
     lines = lines_of(_bytes(source), name)
     if not lines:
         raise UserError(f"There is no prompt in {name}; write one a line.")
     json_lines = lines[0].lstrip().startswith("{")
     return [_prompt(line, number, name, json_lines) for number, line in enumerate(lines, start=1)]
+
+
+def source_name(source: str) -> str:
+    """What an error calls the file."""
+    return "standard input" if source == STANDARD_INPUT else source
 
 
 def lines_of(content: bytes, name: str) -> list[str]:
