@@ -8,10 +8,23 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+import torch
 
 import dystruct.decoding
 from command_line import Run
-from dystruct.decoding import DECODERS, AdaBlock, Daedal, Dream, DyStruct, Fast, Fixed, Hierarchy, VsbLike
+from dystruct.decoding import (
+    DECODERS,
+    AdaBlock,
+    Daedal,
+    Dream,
+    DyStruct,
+    Fast,
+    Fixed,
+    Generation,
+    Hierarchy,
+    UserError,
+    VsbLike,
+)
 from dystruct.decoding.named import DECODER_SETTINGS, KINDS, OPTIONS, named_decoder
 from dystruct.decoding.terminal.rival_options import RIVALS
 
@@ -132,3 +145,30 @@ def test_compare_as_json_lines(run: Run) -> None:
 )
 def test_mistakes_in_a_comparison(run: Run, arguments: tuple[str, ...], part: str) -> None:
     run("compare", *arguments).refused(part)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize(
+    "ending", [UserError("It cannot be."), torch.OutOfMemoryError(), KeyboardInterrupt()], ids=repr
+)
+def test_what_ends_a_comparison_leaves_what_was_found(
+    run: Run, monkeypatch: pytest.MonkeyPatch, ending: BaseException, at: int, as_json: bool
+) -> None:
+    names, real = ("block:passes=4", "fixed:steps=4", "fast:factor=1.5"), dystruct.decoding.generate
+    refused = named_decoder(names[at])
+
+    def ends(model: Any, prompts: list[str], decoder: Any, **settings: Any) -> list[Generation]:
+        if decoder == refused:
+            raise ending
+        return real(model, prompts, decoder, **settings)
+
+    monkeypatch.setattr(dystruct.decoding, "generate", ends)
+    asked = [part for name in names for part in ("--decoder", name)]
+    told = run("compare", "abc", "--max-new-tokens", "8", *asked, *["--json"] * as_json)
+    shown = [name for name in names if name.partition(":")[2] in told.out or name in told.out]
+    assert shown == list(names[:at]) and bool(told.out) == bool(at)
+    if isinstance(ending, KeyboardInterrupt):
+        assert (told.status, told.err) == (130, "dystruct: interrupted.\n")
+    else:
+        assert told.status == 2 and re.fullmatch(rf"dystruct: {names[at]}: [^\n]+\.\n", told.err), told.err

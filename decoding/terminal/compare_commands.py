@@ -97,21 +97,24 @@ def compare(
     backbone = load_prompted(source, model, prompt_format, chat)
     with memory_errors(1):
         generate(backbone, [prompt], Block(1), max_new_tokens=1)  # so that the first one is not timed while it warms up
-    found = []
-    for number, (name, settings) in enumerate(zip(names, chosen, strict=True), start=1):
-        with status(f"decoding with {name}, {number} of {len(names)}"), memory_errors(1):
+    found: list[Generation] = []
+    try:
+        for number, (name, settings) in enumerate(zip(names, chosen, strict=True), start=1):
             try:
-                (generation,) = generate(
-                    backbone, [prompt], settings, max_new_tokens=tokens.max_new_tokens, budget=tokens.budget,
-                    temperature=tokens.temperature, stop=stops, seed=seed, chat=chat,
-                )  # fmt: skip
+                with status(f"decoding with {name}, {number} of {len(names)}"), memory_errors(1):
+                    (generation,) = generate(
+                        backbone, [prompt], settings, max_new_tokens=tokens.max_new_tokens, budget=tokens.budget,
+                        temperature=tokens.temperature, stop=stops, seed=seed, chat=chat,
+                    )  # fmt: skip
             except UserError as error:
                 raise UserError(f"{name}: {error}") from error
-        found.append(generation)
-        if as_json:
-            typer.echo(json.dumps(_figures(name, generation)))
-    if not as_json:
-        _show(f"model {backbone.name} · temperature {tokens.temperature:g} · seed {seed}", names, found)
+            found.append(generation)
+            if as_json:
+                typer.echo(json.dumps(_figures(name, generation)))
+    finally:  # what ends one decoder takes nothing from those before it
+        if found and not as_json:
+            caption = f"model {backbone.name} · temperature {tokens.temperature:g} · seed {seed}"
+            _show(caption, names[: len(found)], found)
 
 
 def _figures(name: str, generation: Generation) -> dict[str, Any]:
