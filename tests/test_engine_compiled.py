@@ -10,12 +10,15 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers.modeling_outputs import BaseModelOutput
 
+import dystruct.decoding
+from command_line import Run
 from dystruct.decoding import Block, DyStruct, UserError, generate, load
 from dystruct.decoding.backbone import Backbone
 from dystruct.decoding.terminal.cli import main
@@ -128,15 +131,37 @@ def test_the_compiler_gives_the_same_texts() -> None:
     assert texts[0] == texts[1]
 
 
-def test_the_command_line_asks_for_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     warm: list[Backbone] = []
     monkeypatch.setattr(Backbone, "warm_up", lambda model: warm.append(model))
     monkeypatch.setattr(torch, "compile", lambda network, **_: network)
     with pytest.raises(SystemExit) as done:
         main(["generate", "--compiled", "--max-new-tokens", "2", "Tom has 3 apples."])
     assert not done.value.code and len(warm) == 1
-    for cache in ("--prefix-cache", "--append-cache"):
-        with pytest.raises(SystemExit) as refused:
-            main(["generate", "--compiled", cache, "--max-new-tokens", "2", "Tom has 3 apples."])
-        assert refused.value.code == 2
-        assert "compiled (--compiled) has no use with a prefix cache" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("cache", ["--prefix-cache", "--append-cache"])
+@pytest.mark.parametrize("command", [["generate", "abc"], ["eval", "out", "--tasks", "tiny_logic"]], ids=lambda c: c[0])
+def test_a_prefix_cache_is_refused_before_a_model_is_loaded(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str], cache: str
+) -> None:
+    monkeypatch.setattr(dystruct.decoding, "load", lambda *_, **__: pytest.fail("nothing is loaded"))
+    run(*command, "--compiled", cache).refused(f"--compiled has no use with {cache}, whose passes are not compiled")
+    assert not os.listdir()
+
+
+@pytest.mark.parametrize("cache", ["true", '"append"', '[false, "append"]'])
+def test_a_sweep_with_a_prefix_cache_is_refused_before_a_model_is_loaded(
+    run: Run, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(dystruct.decoding, "load", lambda name, **_: loaded.append(name) or pytest.fail(name))
+    shared = '[settings]\ntasks = ["tiny_logic"]\ndecoder = "block"\n[[run]]\nname = "exact"\n'
+    Path("sweep.toml").write_text(f'{shared}[[run]]\nname = "cached"\nprefix_cache = {cache}\n', encoding="utf-8")
+    told = run("sweep", "sweep.toml", "out", "--compiled")
+    told.refused("--compiled has no use with the prefix_cache of run 'cached", "--only")
+    assert not loaded and os.listdir() == ["sweep.toml"]
+    assert run("sweep", "sweep.toml", "out", "--compiled", "--status").status == 0
+    with pytest.raises(pytest.fail.Exception):
+        run("sweep", "sweep.toml", "out", "--compiled", "--only", "exact")
+    assert loaded == ["tiny"]

@@ -54,7 +54,7 @@ def evaluate(
 ) -> None:
     """Run a decoder on tasks, score its answers, and keep every item with its trace in FOLDER."""
     files = own.named_files(data)
-    caching = options.caching(prefix_cache, append_cache)
+    caching = options.caching(prefix_cache, append_cache, compiled=source.compiled)
     source.check_use([decoder])
     with status("starting"):
         from ..backbone import model_folder

@@ -53,7 +53,7 @@ def generate(
     """Decode a text for PROMPT, or for every prompt of a file, and show how it came about."""
     if as_json and quiet:
         raise UserError("--json and --quiet exclude each other; give one of them.")
-    caching = options.caching(prefix_cache, append_cache)
+    caching = options.caching(prefix_cache, append_cache, compiled=source.compiled)
     source.check_use([decoder])
     prompts = _prompts(prompt, file)
     if save is not None:

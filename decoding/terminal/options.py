@@ -100,10 +100,13 @@ AppendCache = Annotated[
 ]
 
 
-def caching(prefix_cache: bool, append_cache: bool) -> bool | Literal["append"]:
-    """What `generate` takes for the two options. Raises UserError for both."""
+def caching(prefix_cache: bool, append_cache: bool, *, compiled: bool) -> bool | Literal["append"]:
+    """What `generate` takes for the two options. Raises UserError for both, and for one of them with --compiled."""
     if prefix_cache and append_cache:
         raise UserError("--prefix-cache and --append-cache exclude each other; give one of them.")
+    if compiled and (prefix_cache or append_cache):
+        option = "--prefix-cache" if prefix_cache else "--append-cache"
+        raise UserError(f"--compiled has no use with {option}, whose passes are not compiled; leave one out.")
     return "append" if append_cache else prefix_cache
 
 

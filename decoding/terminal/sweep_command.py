@@ -87,6 +87,12 @@ def sweep(
         for run, found in [(run, state(run, folder)) for run in planned]:
             typer.echo(f"{run.folder}: {_told(found, is_scored(run, folder))}")
         return
+    cached = [run.folder for run in planned if run.settings.prefix_cache]
+    if placement.compiled and cached:
+        raise UserError(
+            f"--compiled has no use with the prefix_cache of run {cached[0]!r}, whose passes are not compiled; leave "
+            f"one out, or name the other runs with --only."
+        )
 
     def load(run: PlannedRun) -> Backbone:
         place = placement if are_embedded(run.settings.tasks) else for_harness(placement)
