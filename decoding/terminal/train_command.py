@@ -124,7 +124,7 @@ ExecuteCode = Annotated[
 ]
 Device = Annotated[str | None, _option("--device", "cpu, cuda, cuda:1, … Default cpu.", panel=_RUN)]
 Compile = Annotated[
-    bool | None, _option("--compile/--no-compile", "Compile the model; needs a C compiler. Default True.", panel=_RUN)
+    bool | None, _option("--compile/--no-compile", "Compile the model; needs a C++ compiler. Default True.", panel=_RUN)
 ]
 SaveEvery = Annotated[
     float | None, _option("--save-every", "Seconds from checkpoint to checkpoint. Default 240.0.", panel=_RUN, min=0.0)

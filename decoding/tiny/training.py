@@ -17,6 +17,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -27,8 +28,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch._dynamo.exc import TorchDynamoException
 from transformers import Qwen3ForCausalLM
 
+from ..backbone.backbone import first_line
 from ..baselines import Block
 from ..errors import UserError
 from .accuracy import measure_accuracy
@@ -118,7 +121,7 @@ def train(
     a run that has a checkpoint, which goes on without it. Every `validate_every` tokens the held-out loss of each
     domain is logged, in the last phase with the share of `accuracy_problems` validation problems a domain that block
     decoding (a token a pass, blocks of 8) answers exactly; code only if `execute_code` allows to run what the model
-    wrote, in a limited subprocess.
+    wrote, in a limited subprocess. Raises UserError where the model cannot be compiled, unless compile is False.
     """
     folder.mkdir(parents=True, exist_ok=True)
     report("making problems for the tokenizer and the first steps" + ", compiling the model" * compile)
@@ -165,8 +168,9 @@ def train(
                 for group in optimiser.param_groups:
                     group["lr"] = group["initial_lr"] * rate
             batch = collate(rows, pad, device)
-            loss = nn.functional.cross_entropy(_predict(backbone, network, batch).float(), batch.targets)
-            loss.backward()
+            with _compile_errors():
+                loss = nn.functional.cross_entropy(_predict(backbone, network, batch).float(), batch.targets)
+                loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             for optimiser in optimisers:
                 optimiser.step()
@@ -205,6 +209,18 @@ def train(
             progress.pool, progress.index = progress.pool + 1, 0
     _save(folder, network, optimisers, progress)
     return export(network, tokenizer, folder / "model")
+
+
+@contextmanager
+def _compile_errors() -> Iterator[None]:
+    """Ends with one sentence where a step cannot be compiled, which happens when it is first computed."""
+    try:
+        yield
+    except TorchDynamoException as error:
+        raise UserError(
+            f"The model cannot be compiled here ({first_line(error)}); install a C++ compiler, or train it without: "
+            f"--no-compile (compile=False)."
+        ) from error
 
 
 def _predict(backbone: Callable[..., Any], network: Qwen3ForCausalLM, batch: Batch) -> Tensor:
