@@ -146,7 +146,10 @@ class Row:
         return [int(value) for value in values]
 
     def write(self, tokens: list[int]) -> None:
-        """Put given tokens into the open window, in place of whatever it holds; no step of the trace tells of it."""
+        """Put given tokens into the open window, in place of whatever it holds: to look at a text that is known.
+
+        No step of the trace tells of it, so that the generation can be neither saved nor replayed.
+        """
         start, end = self._span()
         self._check_tokens(tokens, end - start)
         self.history.read()  # else what passes before this committed would be put over it later
@@ -178,16 +181,15 @@ class Row:
     def close_window(
         self, tokens: list[int], features: Tensor | None = None, mean_instability: float | None = None
     ) -> None:
-        """Put the finished window on record; UserError for tokens that its passes, if not yet read, did not give it."""
+        """Put the finished window on record; UserError for tokens that it does not hold."""
         start, end = self.window
         self._check_tokens(tokens, end - start)
-        if not self.history.is_whole:
-            self.history.read()
-            if list(tokens) != self.draft[start:]:
-                raise UserError(
-                    "A window is closed with tokens that its passes did not give it; read them first, by "
-                    "Row.read_tokens or Row.read_window."
-                )
+        self.history.read()
+        if list(tokens) != self.draft[start:]:
+            raise UserError(
+                "A window is closed with tokens that its passes did not give it; close it with what Row.read_tokens or "
+                "Row.read_window gives."
+            )
         rows = () if features is None else tuple(map(tuple, features.tolist()))
         self.tokens.extend(tokens)
         self.history.close(WindowClosed(len(self.windows), tuple(tokens), rows, mean_instability))
@@ -238,13 +240,16 @@ class Row:
         """Give positions their tokens; to be called behind a pass whose figures the decoder reads.
 
         A later pass's `remask`, which ranks what passes have committed by themselves, does not know their confidence.
+        Behind one pass a decoder remasks, then commits, then splices; UserError otherwise.
         """
+        self._check_order()
         commits = sorted(commits, key=lambda commit: commit.position)
         self._write([commit.position for commit in commits], [commit.token for commit in commits])
         self.history.behind.commits += commits
 
     def remask(self, remasks: Iterable[Remask]) -> None:
-        """Mask positions again; to be called behind a pass whose figures the decoder reads."""
+        """Mask positions again; to be called behind a pass whose figures the decoder reads, before it commits."""
+        self._check_order(*self.history.behind.commits)
         remasks = sorted(remasks, key=lambda remask: remask.position)
         self._write([remask.position for remask in remasks], [self.model.mask_id] * len(remasks))
         self.history.behind.remasked += remasks
@@ -288,6 +293,11 @@ class Row:
         self._unobserved = True
         self._figures = figures, place
         self.history.offer(request, others)
+
+    def _check_order(self, *later: Commit) -> None:
+        """UserError if behind this pass something was done that a trace has behind what is to be done."""
+        if later or self.history.behind.spliced:
+            raise UserError("Behind one pass remask first, then commit, then splice, as its step in the trace has it.")
 
     def _check_tokens(self, tokens: list[int], count: int) -> None:
         last = self.model.vocabulary - 1

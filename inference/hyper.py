@@ -109,6 +109,8 @@ class RecordedWindows:
 
         Raises ValueError if there is none, or no gap in any, and for a posterior that is conditioned.
         """
+        if not isinstance(observed, Iterable):
+            raise ValueError(f"windows must be a list, got {observed!r}: put a single one into a list.")
         windows = [_seen(window) for window in observed]
         if not any(diagnostics.length > 1 for diagnostics, _ in windows):
             raise ValueError("windows must hold at least one window of two tokens or more, or nothing can be learned.")

@@ -24,6 +24,7 @@ from torch import Tensor
 from dystruct.model import Context, Diagnostics, PriorConfig, concentrations, length_law
 from dystruct.model.priors import first_of_largest
 
+from .arguments import check_window
 from .semimarkov import SemiMarkov
 
 Covariate = Literal["longest", "window"]
@@ -68,6 +69,7 @@ def length_posterior(
     time O(L²) in the longest length, the second O(L³). Raises ValueError if the diagnostics are too short or the
     covariate is unknown.
     """
+    check_window(diagnostics, context, prior)
     if covariate not in get_args(Covariate):
         raise ValueError(f"covariate must be one of {', '.join(get_args(Covariate))}, got {covariate!r}.")
     law = length_law(context, prior)

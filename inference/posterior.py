@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
+from numbers import Number
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,6 +35,7 @@ from dystruct.model import (
 )
 from dystruct.model.kinds import whole_number
 
+from .arguments import check_window
 from .consensus import Loss, consensus_partition
 from .joint import JointMaximum, joint_maximum
 from .picture import posterior_picture
@@ -64,12 +67,7 @@ class StructurePosterior:
     conditions: Mapping[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in (("diagnostics", Diagnostics), ("context", Context), ("prior", PriorConfig)):
-            if not isinstance(getattr(self, name), kind):
-                raise ValueError(
-                    f"{name} must be a {kind.__name__}, got a {type(getattr(self, name)).__name__}: name the argument, "
-                    f"as in {name}=…."
-                )
+        check_window(self.diagnostics, self.context, self.prior)
         gaps = self.length - 1
         if self.covariate_logit is not None:
             object.__setattr__(self, "covariate_logit", gap_covariate(self.covariate_logit, gaps))
@@ -289,7 +287,7 @@ def _conditions(cuts: Mapping[int, bool], gaps: int) -> dict[int, bool]:
         if not 0 <= place < gaps:
             has = f"{gaps + 1} tokens has gaps 0 to {gaps - 1}" if gaps else "one token has no gaps"
             raise ValueError(f"conditions name gap {place}: a window of {has}.")
-        if isinstance(cut, str) or cut not in (0, 1):
+        if not isinstance(cut, Number | Tensor | np.bool_) or torch.as_tensor(cut).numel() != 1 or cut not in (0, 1):
             raise ValueError(f"gap {place} must be cut (True) or not cut (False), got {cut!r}.")
         if found.setdefault(place, bool(cut)) != cut:
             raise ValueError(f"conditions name gap {place} twice, and differ.")

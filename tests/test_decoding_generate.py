@@ -323,7 +323,7 @@ def test_what_belongs_to_another_pass_or_window_is_refused() -> None:
         assert "The last pass " in refused(call)
 
     def closed(call: Callable[[Row], Any]) -> Callable[[Row], Any]:
-        return lambda row: (row.close_window([5] * 8), call(row))[1]
+        return lambda row: (row.close_window(row.read_tokens()), call(row))[1]
 
     for call in (Row.read_tokens, Row.read_window, lambda row: row.write([5] * 8), passing("resolve", 8, 16, 8)):
         assert "No window is open" in refused(closed(call))

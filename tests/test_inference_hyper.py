@@ -357,6 +357,8 @@ def test_windows_are_pairs_or_posteriors_and_read_once() -> None:
     for given in (posteriors[0].condition({1: True}), replace(posteriors[0], covariate_logit=torch.zeros(4))):
         with pytest.raises(ValueError, match="without conditions and covariates"):
             learn_concentration([given])
+    with pytest.raises(ValueError, match="put a single one into a list"):
+        learn_concentration(posteriors[0])  # type: ignore[arg-type]
     for wrong in (MIXED[0][0], MIXED[0][::-1], (MIXED[0][0],)):
         with pytest.raises(ValueError, match="windows must be pairs of Diagnostics and Context, or posteriors"):
             learn_concentration([wrong])

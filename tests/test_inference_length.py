@@ -118,6 +118,8 @@ def test_draws_follow_the_posterior() -> None:
 
 
 def test_wrong_arguments() -> None:
+    with pytest.raises(ValueError, match="context must be a Context, got a PriorConfig: name the argument"):
+        length_posterior(diagnostics(), PRIOR, CONTEXT)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="diagnostics cover 8 tokens, lengths go up to 48"):
         length_posterior(diagnostics(), Context(), PriorConfig())
     with pytest.raises(ValueError, match="covariate must be one of longest, window"):

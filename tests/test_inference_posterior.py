@@ -285,6 +285,8 @@ def test_gaps_and_flags_of_any_type_say_the_same(kind: Any, flag: Any) -> None:
         ({2: None}, "gap 2 must be cut"),
         ({2: "no"}, "gap 2 must be cut"),
         ({2: 0.5}, "gap 2 must be cut"),
+        ({2: torch.tensor([True, False])}, "gap 2 must be cut"),
+        ({2: np.array([1, 0])}, "gap 2 must be cut"),
         ({2.0: True}, "a gap must be a whole number"),
         ({torch.tensor(2): True, torch.tensor(2): False}, "gap 2 twice"),
         ([2], "as in {2: True}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -87,8 +88,53 @@ def test_a_window_is_not_closed_with_what_its_passes_did_not_give_it(tokens: str
                 yield Pass("resolve", 0, LENGTH, 2)
             row.close_window(list(row.draft) if tokens == "draft" else [5] * LENGTH)
 
-    with pytest.raises(UserError, match=r"closed with tokens that its passes did not give it; read them first, by Row"):
+    with pytest.raises(UserError, match=r"closed with tokens that its passes did not give it; close it with what Row"):
         generate(MODEL, ["abc"], Closing(), max_new_tokens=LENGTH)
+
+
+@pytest.mark.parametrize("number", [None, LENGTH])
+def test_nor_where_they_have_been_read(number: int | None) -> None:
+    class Closing:
+        widest = None
+
+        def decode(self, row: Row) -> Iterator[Pass]:
+            row.open_window(LENGTH)
+            yield Pass("resolve", 0, LENGTH, number)
+            row.read_tokens()
+            row.close_window([6] * LENGTH)
+
+    with pytest.raises(UserError, match="closed with tokens that its passes did not give it"):
+        generate(MODEL, ["abc"], Closing(), max_new_tokens=LENGTH)
+
+
+ACTS = {
+    "remask": lambda row: row.remask([Remask(2, 5, 0.5)]),
+    "commit": lambda row: row.commit([Commit(3, 5, 0.5)]),
+    "splice": lambda row: row.splice(1, 0, 2),
+}
+
+
+@pytest.mark.parametrize("acts", list(permutations(ACTS, 3)) + list(permutations(ACTS, 2)))
+def test_behind_a_pass_a_decoder_acts_in_the_order_of_its_step(acts: tuple[str, ...]) -> None:
+    class Doing:
+        widest = None
+
+        def decode(self, row: Row) -> Iterator[Pass]:
+            row.open_window(LENGTH)
+            yield Pass("resolve", 0, LENGTH, None)
+            row.commit([Commit(2, 5, 0.5)])
+            yield Pass("resolve", 0, LENGTH, None)
+            for act in acts:
+                ACTS[act](row)
+            yield Pass("resolve", 0, row.length, MOST)
+            row.close_window(row.read_tokens())
+
+    if list(acts) == [act for act in ACTS if act in acts]:
+        [found] = generate(MODEL, ["abc"], Doing(), max_new_tokens=MOST)
+        found.check()
+    else:
+        with pytest.raises(UserError, match="remask first, then commit, then splice"):
+            generate(MODEL, ["abc"], Doing(), max_new_tokens=MOST)
 
 
 @pytest.mark.parametrize("commit", [None, 0, 3])

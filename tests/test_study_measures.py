@@ -41,6 +41,7 @@ class Diagnosing:
         for k, step in enumerate(row.steps):
             shown[k, [commit.position for commit in step.commits]] = True
         self.taken_back = (shown[:-1] & ~shown[1:]).any(axis=0)
+        row.write(self.predicted)
         row.close_window(self.predicted, self.features)
 
 
