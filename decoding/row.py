@@ -184,7 +184,8 @@ class Row:
         """Put the finished window on record; UserError for tokens that it does not hold."""
         start, end = self.window
         self._check_tokens(tokens, end - start)
-        self.history.read()
+        if not self.history.is_whole:
+            self.history.read()
         if list(tokens) != self.draft[start:]:
             raise UserError(
                 "A window is closed with tokens that its passes did not give it; close it with what Row.read_tokens or "
