@@ -118,6 +118,11 @@ class History:
         if self.emit is not None:
             self.read()
 
+    def catch_up(self) -> None:
+        """What passes did is read back where it has not been: the draft is then what the canvas holds."""
+        if not self.is_whole:
+            self.read()
+
     def settle(self) -> None:
         """The decoder has done what it does behind the last pass."""
         if self._changes is None:

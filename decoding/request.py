@@ -150,7 +150,7 @@ def wanted_figures(request: Pass) -> tuple[str, ...]:
     return tuple(name for name in FIGURES if name in ALWAYS + more)
 
 
-def misfit(request: Pass, window: tuple[int, int], passes_left: int, *, resolved: bool = False) -> str | None:
+def misfit(request: Pass, window: tuple[int, int], passes_left: int, *, resolved: bool) -> str | None:
     """Why a pass of a row whose open window is [start, end) cannot be made; None if it can.
 
     resolved: whether any but diagnostic passes of the window were made.

@@ -152,7 +152,7 @@ class Row:
         """
         start, end = self._span()
         self._check_tokens(tokens, end - start)
-        self.history.read()  # else what passes before this committed would be put over it later
+        self.history.catch_up()  # else what passes before this committed would be put over it later
         self.draft[self.window_start :] = tokens
         self._canvas.tokens[self.slot, start:end] = torch.tensor(tokens, device=self._canvas.device)
 
@@ -184,8 +184,7 @@ class Row:
         """Put the finished window on record; UserError for tokens that it does not hold."""
         start, end = self.window
         self._check_tokens(tokens, end - start)
-        if not self.history.is_whole:
-            self.history.read()
+        self.history.catch_up()
         if list(tokens) != self.draft[start:]:
             raise UserError(
                 "A window is closed with tokens that its passes did not give it; close it with what Row.read_tokens or "
@@ -274,7 +273,7 @@ class Row:
                 f"{inserted} positions cannot be inserted into a response of {self.length} tokens with a limit of "
                 f"{self.max_new_tokens}; raise max_new_tokens."
             )
-        self.history.read()  # what passes before the last one committed is in what moves
+        self.history.catch_up()  # what passes before the last one committed is in what moves
         tail = self.draft[position + removed :]
         self.draft[position:] = [self.model.mask_id if token is None else token] * inserted + tail
         self.length = len(self.draft)
@@ -313,7 +312,7 @@ class Row:
                 f"{start} to {end}, each of them once."
             )
         self._check_tokens(tokens, len(positions))
-        self.history.read()  # as in `write`
+        self.history.catch_up()  # as in `write`
         for position, token in zip(positions, tokens, strict=True):
             self.draft[position] = token
         places = torch.tensor(positions, dtype=torch.long) + len(self.prompt_ids)

@@ -367,9 +367,9 @@ def test_of_many_domains_each_alone_all_but_each_and_all_are_tried(
     fitted = list(dict.fromkeys(row.fitted_on for row in rows))
     assert fitted == [chosen for size in sizes for chosen in combinations(names, size)]
     assert len(rows) == len(fitted) * count
-    console = Console(file=StringIO(), width=200)
-    console.print(calibration_tables(report))
-    shown = console.file.getvalue().split("Across domains")[1].split("\n\n")[0]  # type: ignore[attr-defined]
+    written = StringIO()
+    Console(file=written, width=200).print(calibration_tables(report))
+    shown = written.getvalue().split("Across domains")[1].split("\n\n")[0]
     assert len(shown.splitlines()) == 2 + (3 * count if count > 3 else len(rows))
     assert shown.count("all but ") == (count if count > 3 else 0) and f"\n{names[0]} " in shown
 
